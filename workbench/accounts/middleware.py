@@ -15,11 +15,6 @@ from workbench.web.middleware import Middleware
 SESSION_KEY = "organisation"
 
 
-def _bearer(request: HttpRequest) -> str:
-    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
-
-
 class CallerMiddleware(Middleware):
     """Sets `request.organisation`, `request.membership` and `request.api_token` (None when there is none), and for a
     session `request.memberships`, to choose from.
@@ -39,9 +34,10 @@ class CallerMiddleware(Middleware):
 
     def _take_token(self, request: Any) -> None:
         request.user = AnonymousUser()
-        secret = _bearer(request)
+        scheme, _, secret = request.headers["Authorization"].partition(" ")
+        is_token = scheme.lower() == "bearer" and secret.strip().startswith(TOKEN_MARK)
         try:
-            token = tokens.find(secret) if secret.startswith(TOKEN_MARK) else None
+            token = tokens.find(secret.strip()) if is_token else None
         except tokens.TokenExpired as expired:
             request.token_problem = str(expired)
             return

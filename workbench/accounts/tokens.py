@@ -33,7 +33,9 @@ def issue(
     issued_by: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
     """Makes a token that ends after `days`, or never. Returns it and its secret, which is not stored."""
-    if _living(ApiToken.objects.filter(organisation=organisation, user=user)).count() >= MOST_LIVING:
+    living = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    there = ApiToken.objects.filter(living, organisation=organisation, user=user, revoked_at=None)
+    if there.count() >= MOST_LIVING:
         raise AccountError(f"You have {MOST_LIVING} tokens; revoke one that is no longer needed.")
     secret = TOKEN_MARK + new_secret()
     with transaction.atomic():
@@ -111,7 +113,3 @@ def revoke_all(user: User) -> None:
     """Ends every token of `user`, in all organisations."""
     for token in ApiToken.objects.filter(user=user, revoked_at=None).select_related("organisation"):
         revoke(token)
-
-
-def _living(tokens: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
-    return tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)

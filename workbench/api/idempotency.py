@@ -30,11 +30,6 @@ def _caller(request: Any) -> str:
     return f"user:{request.user.pk}" if request.organisation is not None else ""
 
 
-def _digest(request: HttpRequest) -> str:
-    address = f"{request.method} {request.get_full_path()}\n".encode()
-    return hashlib.sha256(address + request.body).hexdigest()
-
-
 class IdempotencyMiddleware(Middleware):
     """Keeps the answers of POSTs under /api/ that carry an Idempotency-Key, per caller, for a day.
 
@@ -52,7 +47,8 @@ class IdempotencyMiddleware(Middleware):
         return self._once(request, caller, key) if caller else self.get_response(request)
 
     def _once(self, request: HttpRequest, caller: str, key: str) -> HttpResponse:
-        digest = _digest(request)
+        address = f"{request.method} {request.get_full_path()}\n".encode()
+        digest = hashlib.sha256(address + request.body).hexdigest()
         rows = IdempotentRequest.objects.filter(caller=caller)
         rows.filter(created_at__lt=timezone.now() - KEPT).delete()
         row = rows.filter(key=key).exclude(status=None).first()

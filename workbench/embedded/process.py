@@ -82,10 +82,10 @@ class Service:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def last_words(self, lines: int = 12) -> str:
-        """The end of its log."""
+    def last_words(self) -> str:
+        """The last lines of its log."""
         text = self.log.read_text("utf-8", errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.splitlines()[-12:])
 
 
 def wait_until(ready: Callable[[], bool], services: Sequence[Service], seconds: float, what: str) -> None:

@@ -39,14 +39,13 @@ def kernel_list(request: HttpRequest) -> HttpResponse:
     """Every variant by the part of the work that it does, and the documents."""
     variants = sorted(registry.variants(), key=lambda variant: (variant.op, variant.peer))
     context = {
-        "ops": [(_title(op), list(group)) for op, group in groupby(variants, key=lambda variant: variant.op)],
+        "ops": [
+            (TITLES.get(op) or capfirst(op.replace("_", " ")), list(group))
+            for op, group in groupby(variants, key=lambda variant: variant.op)
+        ],
         "pages": [(name, documents.page(name).title) for name in documents.names()],
     }
     return render(request, "library/kernels.html", context)
-
-
-def _title(op: str) -> str:
-    return TITLES.get(op) or capfirst(op.replace("_", " "))
 
 
 @require_safe

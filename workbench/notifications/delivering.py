@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpcore
@@ -146,12 +146,8 @@ def _keep(delivery: Delivery, outcome: DeliveryOutcome, took: float) -> None:
     elif not outcome.again or len(tries) > len(BACK_OFF):
         changes["state"] = Delivery.State.GIVEN_UP
     else:
-        changes["next_at"] = _next(now, len(tries))
+        # A tenth more or less, so that many do not come at once.
+        changes["next_at"] = now + timedelta(seconds=BACK_OFF[len(tries) - 1] * random.uniform(0.9, 1.1))
     Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.WAITING).update(**changes)
     if not outcome.arrived:
         log.info("delivery %s, try %s: %s", delivery.id, len(tries), outcome.words)
-
-
-def _next(now: datetime, tried: int) -> datetime:
-    """When the next try is due; a tenth more or less, so that many do not come at once."""
-    return now + timedelta(seconds=BACK_OFF[tried - 1] * random.uniform(0.9, 1.1))

@@ -51,7 +51,8 @@ def words(notice: Notice) -> tuple[str, list[str]]:
     match notice.kind:
         case Kind.RUN_FINISHED | Kind.RUN_MISSED:
             run = data["run"]
-            return f"{_ending(run)}: {run['workload']}", [
+            ending = run["verdict_words"] or f"Run {run['state']}"
+            return f"{ending}: {run['workload']}", [
                 f"{run['workload']} on {run['model']}, GPU class {run['gpu_class']}.",
                 run["sentence"],
                 "",
@@ -68,7 +69,3 @@ def words(notice: Notice) -> tuple[str, list[str]]:
             return f"{comment['author']} mentions you: {comment['title']}", [comment["text"], "", comment["url"]]
         case _:
             return "A test", ["You asked for this test. E-mail from the workbench reaches you."]
-
-
-def _ending(run: dict[str, Any]) -> str:
-    return str(run["verdict_words"] or f"Run {run['state']}")

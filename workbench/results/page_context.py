@@ -169,7 +169,7 @@ def context(
     """Everything `results/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
     shown = charts(results)
-    named = results.verify or workload
+    named, profile = results.verify or workload, results.verify.profile if results.verify else None
     compared_with = named.compared_with if named else "before"
     return (
         {
@@ -197,7 +197,7 @@ def context(
             "busy": provenance.busy(results),
             "unlike_before": time_spent.unlike_before(results, workload),
             "before_words": text.before_words(workload, model) if workload and model else "",
-            "left_lines": _left(results),
+            "left_lines": plan_profile.lines(profile) if profile else [],
             "gpus_words": provenance.gpus_words(results),
             "unlike_after": time_spent.unlike_after(results, workload),
             "time_words": time_words(workload, times, results),
@@ -223,11 +223,6 @@ def _undecided(results: Results) -> str:
 def _void(results: Results) -> bool:
     """Whether other programs disturbed what verify measured, so that it decides nothing."""
     return results.verify is not None and any(outcome.void for outcome in results.verify.outcomes)
-
-
-def _left(results: Results) -> list[plan_profile.ProfileLine]:
-    profile = results.verify.profile if results.verify else None
-    return plan_profile.lines(profile) if profile else []
 
 
 def _costs(results: Results, workload: Workload | None, model: ModelManifest | None) -> dict[str, Any]:

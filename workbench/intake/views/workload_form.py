@@ -88,7 +88,8 @@ def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> Workloa
         form.fill(placement.suited(document_of(form), facts).model_dump(mode="json"))
     with contextlib.suppress(ValueError):
         copied = own_workload(request, UUID(request.GET.get("from", "")))
-        form.fill(copied.document | {"model": _choice(copied.model)})
+        listed = copied.model.manifest.get("source") == "catalogue"
+        form.fill(copied.document | {"model": copied.model.name if listed else copied.model.content_digest})
         form.copied = str(copied.id)
     return form
 
@@ -99,11 +100,6 @@ def _facts(request: HttpRequest, chosen: str) -> ModelManifest | None:
     if own or chosen not in {name for name, _, _ in catalogue.entries()}:
         return own.reading[0] if own else None
     return catalogue.catalogue_manifest(chosen)[0]
-
-
-def _choice(model: Model) -> str:
-    """The value that stands for the model among `model_choices`."""
-    return model.name if model.manifest.get("source") == "catalogue" else model.content_digest
 
 
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:

@@ -1,6 +1,6 @@
 """The result of a run: the verdict first, then what was measured."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -63,12 +63,9 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     context |= {"counted_by": counted_by(economics), "promise_or_not": why}
     context["arrangement"] = known.price.arrangement if known.price else ""
     page = render(request, template, context)
-    return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
-
-
-def _shown_at(request: Any) -> bool:
-    """Whether the part is asked for by the calculator's own page, whose address holds the demand."""
-    return urlsplit(request.htmx.current_url_abs_path or "").path == request.path
+    # The address of the calculator's own page holds the demand.
+    asked_there = part and urlsplit(part.current_url_abs_path or "").path == request.path
+    return replace_url(page, request.get_full_path()) if asked_there else page
 
 
 @require_safe
