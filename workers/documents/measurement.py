@@ -6,7 +6,6 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from kernels.proof.verdict import Gate
 from workers.documents.base import Basis, Document
 
 MetricKey = tuple[str, int | None]
@@ -178,7 +177,7 @@ class Candidate(Document):
     summary: str = ""
     params: dict[str, Any] = {}
     peer: bool = False
-    gate: Gate
+    gate: str
     error: float | None = None
     error_limit: float | None = None
     ms: float | None = None

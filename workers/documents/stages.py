@@ -4,7 +4,6 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from kernels.proof.verdict import Gate
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
 from workers.documents.gpu_class import Feasibility, OnGpus
@@ -100,7 +99,7 @@ class PlanTrial(Document):
     tokens_per_second: float | None = Field(default=None, description="in the quick measurement")
     keeps: Verdict | None = Field(default=None, description="on the promises with a limit, in the quick measurement")
     build_seconds: float | None = None
-    gate: Gate
+    gate: str
     chosen: bool = False
     skipped: Skipped | None = Field(default=None, description="why a plan that could run has no figure")
     reason: str = ""
@@ -125,7 +124,7 @@ class PeerTrial(Document):
     unit: str = "ms"
     start_seconds: float | None = None
     served_ids: ServedIds | None = None
-    gate: Gate
+    gate: str
     sentence: str
 
 
