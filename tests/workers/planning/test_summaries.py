@@ -57,7 +57,8 @@ def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
 
 def test_where_no_other_plan_has_a_figure_each_is_quoted_with_its_reason():
     today = PlanTrial(label="eager", plan={}, gate="pass", chosen=True)
-    late = PlanTrial(label="compiled", plan={}, gate="error", reason="Not measured: the stage's time was over.")
+    reason = "Not measured: the stage's time was over."
+    late = PlanTrial(label="compiled", plan={}, gate="error", reason=reason, skipped="time")
     refused = PlanTrial(label="kernels", plan={}, gate="refused", reason="device is CPU")
     assert nothing_else([today, refused, late]) == (
         "No other plan was measured, so none is known to be faster. “compiled”: the stage's time was over. "
