@@ -99,7 +99,7 @@ def _not_tried(results: Results) -> str:
     """
     trials = results.compose.trials if results.compose else []
     refused = (trial for trial in trials if trial.gate == "refused" and trial.reason)
-    left_out = sorted(refused, key=lambda trial: not trial.reason.startswith("Not tried: "))
+    left_out = sorted(refused, key=lambda trial: not trial.skipped)
     words = [
         f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MOST_NAMED]
     ]

@@ -140,7 +140,7 @@ def test_a_promise_that_no_load_keeps_is_for_the_stated_traffic_alone():
 
 def test_a_missed_report_says_what_was_not_tried_and_why():
     known, document = results(), stage_input()
-    facts = {"plan": {}, "gate": "refused", "reason": "Not tried: it would take 4 more minutes."}
+    facts = {"plan": {}, "gate": "refused", "skipped": "time", "reason": "Not tried: it would take 4 more minutes."}
     left_out = [PlanTrial(label=f"plan {each}", **facts) for each in range(5)]
     never = PlanTrial(label="megakernel", plan={}, gate="refused", reason="device is CPU")
     compose = known.compose.model_copy(update={"trials": [never, *left_out]})
