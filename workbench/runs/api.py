@@ -101,6 +101,18 @@ def cancel_run(request: Any, run_id: uuid.UUID) -> Run:
         raise Problem(409, f"{error.field}: {error}") from error
 
 
+@router.post("/runs/{uuid:run_id}/go-on", response={201: RunDetail}, summary="Go on with more minutes")
+@submitter_required
+def go_on(request: Any, run_id: uuid.UUID) -> Any:
+    """Start a run of the same workload that tries the plans which this one left out for time, with the minutes of its
+    verify result's `minutes_wanted`. What was measured is not measured again.
+    """
+    try:
+        return Status(201, services.go_on(own_run(request, run_id), request.user))
+    except services.RunError as error:
+        raise Problem(409, f"{error.field}: {error}") from error
+
+
 @router.get("/runs/{uuid:run_id}/events", response=Events, summary="Follow a run")
 def list_events(
     request: Any, run_id: uuid.UUID, after: int = 0, limit: int = Query(200, ge=1, le=1000)

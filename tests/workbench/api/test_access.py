@@ -160,6 +160,7 @@ OF_SUBMITTERS = (
     ("POST", "/workloads"),
     ("POST", "/runs"),
     ("POST", "/runs/{run_id}/cancel"),
+    ("POST", "/runs/{run_id}/go-on"),
     ("POST", "/bring-ups"),
     ("DELETE", "/bring-ups/{bring_up_id}"),
 )

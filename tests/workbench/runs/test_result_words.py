@@ -151,6 +151,18 @@ def test_the_result_page_offers_the_minutes_that_were_missing_and_starts_such_a_
     assert minutes_wanted(longer) is None
 
 
+def test_the_api_goes_on_with_a_run_that_left_plans_out(api, engineer, done):
+    address = f"/api/v1/runs/{done.id}/go-on"
+    assert api(engineer).post(address).json()["detail"] == "state: the run left out no plan"
+    stage = done.stages.get(stage="verify")
+    stage.result |= {"verdict": "not_enough_samples", "minutes_wanted": 7.5}
+    stage.save()
+    answer = api(engineer).post(address)
+    longer = Run.objects.exclude(id=done.id).get()
+    assert (answer.status_code, answer.json()["id"]) == (201, str(longer.id))
+    assert longer.workload.sla.constraints.minutes == 7.5
+
+
 def test_an_undecided_run_offers_more_minutes_unless_it_goes_on(browser, engineer, account, done):
     offer = "Give it more minutes"
     assert offer not in browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
