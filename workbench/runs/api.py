@@ -101,10 +101,12 @@ def cancel_run(request: Any, run_id: UUID) -> Run:
         raise Problem(409, f"{error.field}: {error}") from error
 
 
-@router.post("/runs/{uuid:run_id}/go-on", response={201: RunDetail}, summary="Try what a run left out for time")
+@router.post("/runs/{uuid:run_id}/go-on", response={201: RunDetail}, summary="Go on with more minutes")
 @submitter_required
-def resume_run(request: Any, run_id: UUID) -> Any:
-    """Starts a run with the minutes that the plans take which this one left out. It resumes the search."""
+def go_on(request: Any, run_id: UUID) -> Any:
+    """Start a run of the same workload that tries the plans which this one left out for time, with the minutes of its
+    verify result's `minutes_wanted`. What was measured is not measured again.
+    """
     try:
         return Status(201, services.go_on(own_run(request, run_id), request.user))
     except services.RunError as error:

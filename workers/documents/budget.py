@@ -28,8 +28,9 @@ LOAD_SHARE_WITH_VLLM = 0.45
 MINUTES_WITH_VLLM, MINUTES_OF_BOTH = 8.0, 10.0
 """Fewer of them leave vLLM's server little time under load; the second where after is vLLM with the plan."""
 LEAST_SECONDS = 20.0
-OVERTIME_SECONDS = 240.0
-"""So long after its time a stage may still run; then it may be stopped."""
+OVERTIME, OVERTIME_SECONDS = 3.0, 240.0
+"""A stage paces itself by `seconds_left`. One that does not end is stopped at OVERTIME times that, 0 or more, plus
+OVERTIME_SECONDS."""
 LEAST_WORK = {
     "admit": "loading the libraries and reading the model's files",
     "baseline": "loading the model and two requests",

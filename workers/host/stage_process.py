@@ -19,7 +19,7 @@ from kernels.cuda.nvrtc import PREBUILT
 from workers.config import WorkerConfig
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.documents.broker import LONGEST_STAGE_SECONDS
-from workers.documents.budget import OVERTIME_SECONDS
+from workers.documents.budget import OVERTIME, OVERTIME_SECONDS
 from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.measurement import Confinement
 from workers.documents.stage_command import StageCommand, StageEnded
@@ -34,10 +34,8 @@ from workers.host.threads import inheriting
 
 log = logging.getLogger(__name__)
 
-OVERTIME = 3.0
-"""A stage paces itself by `seconds_left`. One that does not end is stopped at OVERTIME times that, 0 or more, plus
-OVERTIME_SECONDS; GRACE_SECONDS later it is killed."""
 GRACE_SECONDS = 15
+"""So long after it was stopped a stage is killed."""
 LOG_TAIL = 8000
 LOG_FILE = "stage.log"
 HARNESS = "workers.harness.run_process"

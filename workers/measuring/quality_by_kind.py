@@ -66,7 +66,8 @@ def record(document: StageInput, context: Context, before: Runner, folder: Path)
         reference = _float32(document, context, before)
         given = _given(document, context, reference.model)
         soon = time.monotonic() + QUALITY_SECONDS / 2
-        until = time.monotonic() + _allowed(context, max(QUALITY_SECONDS, budget.quality_seconds(document.results)))
+        longest = max(QUALITY_SECONDS, budget.quality_seconds(document.results))
+        until = time.monotonic() + _allowed(document, context, longest)
 
         def goes_on(values: int) -> bool:
             if given.tokens is None:
@@ -140,7 +141,7 @@ def _judge(
     longest = QUALITY_SECONDS
     if not document.workload.constraints.strict_minutes:
         longest = max(longest, budget.quality_seconds(document.results))
-    until = time.monotonic() + max(_allowed(context, longest), context.seconds_left * (1 - FINISHING_SHARE))
+    until = time.monotonic() + max(_allowed(document, context, longest), context.seconds_left * (1 - FINISHING_SHARE))
     answer = given.answer
     needed = NEEDED[answer.form]
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
@@ -167,9 +168,10 @@ def _judge(
     return answers.judge(comparison, document.model.generated, allowed)
 
 
-def _allowed(context: Context, seconds: float) -> float:
-    """The seconds, or the fewer that are left until the stage has to end."""
-    return min(seconds, budget.OVERTIME_SECONDS - FINISHING_SECONDS - context.overtime)
+def _allowed(document: StageInput, context: Context, seconds: float) -> float:
+    """The seconds, or the fewer that are left until FINISHING_SECONDS before the stage is stopped."""
+    overtime = (budget.OVERTIME - 1) * max(0.0, document.seconds_left) + budget.OVERTIME_SECONDS
+    return min(seconds, context.seconds_left - context.overtime + overtime - FINISHING_SECONDS)
 
 
 def _wanted(tokens: texts.Tokens) -> int:
@@ -203,7 +205,7 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     length = texts.sequence_length(traffic, generates, words)
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
-    until = time.monotonic() + max(_allowed(context, QUALITY_SECONDS), context.seconds_left / 2)
+    until = time.monotonic() + max(_allowed(document, context, QUALITY_SECONDS), context.seconds_left / 2)
     report_once = cache(partial(context.report_progress, 0.7, "the model writes text to be compared on"))
 
     def goes_on() -> bool:

@@ -32,7 +32,7 @@ def number(value: float | None, digits: int = 3) -> str:
         return "0"
     if not math.isfinite(value):
         return MISSING
-    size = math.floor(math.log10(abs(value)))
+    size = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded value: 9.996 is 10.0
     if size < -4 or size > 12:
         return f"{value:.{digits - 1}e}"
     return f"{value:,.{max(0, digits - 1 - size)}f}"

@@ -15,6 +15,7 @@ from workers.wording.text import dollars, moment, number, percent, plain, points
 
 def test_numbers_have_three_digits_and_in_sentences_no_zeros_at_the_end():
     values = (81.46, 1071.2, 0.00213, 0, None, 2e-9)
+    assert [number(each) for each in (9.996, -0.99988, 99.96)] == ["10.0", "-1.00", "100"]
     assert [number(each) for each in values] == ["81.5", "1,071", "0.00213", "0", "–", "2.00e-09"]
     assert [plain(each) for each in (10, 0.8, 3860.4, 100, 0)] == ["10", "0.8", "3,860", "100", "0"]
     assert [quantity(81.46, "ms"), quantity(1.234, "USD/Mtok")] == ["81.5 ms", "$1.23 / M tokens"]
