@@ -112,7 +112,6 @@ class Variant(ABC):
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
 
     def own_kernels(self) -> Collection[str]:
-        """The names of the kernels that are its own."""
         return self.kernels
 
     def cuda_builds(self, case: Any, params: dict[str, Any], gpu: Gpu) -> Sequence[Build]:

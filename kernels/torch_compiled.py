@@ -14,7 +14,6 @@ RECOMPILE_LIMIT = 256
 
 
 def no_compiler(gpu: Gpu) -> Refusal | None:
-    """The refusal of a CPU without a C++ compiler."""
     if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
         return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
     return None

@@ -98,14 +98,11 @@ class BlackwellLinear(CudaCall):
                 check_tensor(f"{name}'s scales", of[1], shape, (torch.float32,), device, "contiguous")
             if of[2] is not None:
                 padded = ROWS if name == "x" else max(COLUMNS)
-                tiles = (-(-rows // padded) * padded // ROWS, self._scale_tiles(), block_scaled.TILE_BYTES)
+                scale_tiles = sizes(case, self.tile, 1)["steps"] * self.tile.scale_tiles
+                tiles = (-(-rows // padded) * padded // ROWS, scale_tiles, block_scaled.TILE_BYTES)
                 check_tensor(f"{name}'s block scales", of[2], tiles, (torch.uint8,), device, "contiguous", 16)
         check_additions(case, m, bias, residual, device, aligned=(16, 16))
         check_out(out, (m, case.n), dtype)
-
-    def _scale_tiles(self) -> int:
-        """Tiles of scales of 128 rows."""
-        return sizes(self.case, self.tile, 1)["steps"] * self.tile.scale_tiles
 
 
 def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:

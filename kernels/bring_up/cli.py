@@ -32,7 +32,6 @@ RESERVED = 0.45
 
 
 def bring_up_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `bring-up`."""
     parser.add_argument("folder", type=Path, help="for the results; a second call goes on where the first one stopped")
     parser.add_argument("--quick", action="store_true", help="one model and a part of the proofs, within five minutes")
     parser.add_argument("--minutes", type=positive, help=f"the time for it (default {MINUTES:.0f}, quick 5)")

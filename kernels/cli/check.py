@@ -20,7 +20,6 @@ OPS = GROUPS["library"]
 
 
 def check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `check`."""
     parser.add_argument("op", nargs="?", choices=OPS, help="only this op")
     parser.add_argument("--variant", help="only this variant")
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")

@@ -37,7 +37,6 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
 
 
 def list_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `list`."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--generations", action="store_true", help="print a table of the generations of GPUs served")
 

@@ -57,7 +57,6 @@ class FftConfig:
 
     @property
     def source(self) -> Path:
-        """Its source."""
         return OUTER.with_name("fft_conv.cu" if self.outer == 1 else "fft_rows.cu")
 
     @property
@@ -80,7 +79,6 @@ class FftConfig:
         return -(-self.outer_threads // 128) * 16 + 4 * self.outer * (self.strip + 8)
 
     def macros(self, case: FftConvCase) -> dict[str, object]:
-        """The macros of that kernel."""
         return common_macros(case, self.outer, self.strip) | {
             "POINTS": self.points,
             "SEQUENCES": self.sequences,

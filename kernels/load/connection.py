@@ -141,7 +141,6 @@ class Connections:
             exchange.sentence = self.address.hidden(exchange.sentence)
 
     def close(self) -> None:
-        """Closes the idle connections."""
         for connection in self.idle[:]:
             connection.drop()
 

@@ -100,7 +100,6 @@ def config_of(model: str) -> dict[str, Any]:
 
 
 def _programs(options: argparse.Namespace) -> list[Program]:
-    """The program of each rank."""
     layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
     for name, value in vars(layout).items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:

@@ -79,7 +79,6 @@ class BoundVariants:
         raise ValueError(f"torch has no variant for {case.key}")
 
     def built(self, variant: registry.Variant, case: Case, params: dict[str, Any]) -> Callable[..., Any]:
-        """The variant's function for the case."""
         return variant.build(case, params)
 
     def pack(self, bound: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:

@@ -194,7 +194,6 @@ def biased(product: Grouped, bias: Tensor | None) -> Grouped:
 
 
 def torch_experts(x: Tensor, w: Experts) -> Tensor:
-    """`apply_experts` by torch alone."""
     by = products_of(w, torch_grouped)
     return apply_experts(x, w, by, TORCH_ROUTING)
 

@@ -234,7 +234,6 @@ def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, dev
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """The file of each tensor."""
     files: dict[str, Path] = {}
     for path in loading.weight_files(directory):
         with safe_open(path, framework="pt") as file:

@@ -95,7 +95,6 @@ class _Nvfp4:
         self._unit = matrices.new_ones(n, rows)
 
     def column(self, ahead: Tensor, at: int) -> Tensor:
-        """Rounds column `at`, the first of `ahead` [columns, n, rows]; its values [n, rows]."""
         if at % BLOCK == 0:
             block = ahead[:BLOCK].permute(1, 2, 0) / self._scales[:, None, None]
             scales = best_blocks(block)[1]
@@ -119,7 +118,6 @@ class _Int4:
         self._scales = torch.empty(n, rows, -(-columns // GROUP), dtype=torch.float16, device=matrices.device)
 
     def column(self, ahead: Tensor, at: int) -> Tensor:
-        """Rounds column `at`, the first of `ahead` [columns, n, rows]; its values [n, rows]."""
         if at % GROUP == 0:
             self._scales[:, :, at // GROUP] = int4_scales(ahead[:GROUP].permute(1, 2, 0))
         scales = self._scales[:, :, at // GROUP]

@@ -99,7 +99,6 @@ class KernelsSession(Session):
         self._served = 0
 
     def capture(self) -> None:
-        """Captures the decode step."""
         self.step = captured(self._step, self.device)
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
@@ -196,7 +195,6 @@ class TensorParallelSession(KernelsSession):
         return RankShard(model, BoundVariants([], GPUS["cpu"]), state)
 
     def capture(self) -> None:
-        """Captures the decode step."""
         self.step = captured_together(self._step, self._devices)
 
     def teacher_forced_logits(self, ids: Tensor) -> Tensor:

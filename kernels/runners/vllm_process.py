@@ -92,7 +92,6 @@ class AsyncEngine:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(model=model, **arguments))
 
     def serve(self, prompts: dict[str, list[int]], sampling: Any) -> dict[str, list[Arrival]]:
-        """Every token of each prompt, by the request's name."""
         return self._loop.run_until_complete(self._all(prompts, sampling))
 
     async def _all(self, prompts: dict[str, list[int]], sampling: Any) -> dict[str, list[Arrival]]:

@@ -221,7 +221,6 @@ class Rank:
         self._fault.zero_()
 
     def words_at(self) -> int:
-        """The address of the words."""
         return self._words.data_ptr()
 
     def check(self) -> None:

@@ -75,7 +75,6 @@ class Program:
         return np.array([sum(map(self.section_bytes, sections)) for sections in self.sections])
 
     def section_bytes(self, section: WeightSection) -> int:
-        """Bytes of a section in the stream."""
         return section.units * self.layout.form_of(section.matrix).unit_bytes(section.k_tiles)
 
 

@@ -81,7 +81,6 @@ class Layout:
 
     @property
     def all_sms(self) -> int:
-        """The SMs of all ranks."""
         return self.tensor_parallel_size * self.sms
 
     @property

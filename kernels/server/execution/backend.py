@@ -173,7 +173,6 @@ class KernelsBackend:
 
     @property
     def graphs_left(self) -> int:
-        """The shapes, and the LM heads of captured ones, that are still to be captured."""
         return len(self._left) + sum(map(len, self._heads_left.values()))
 
     def prepare(self, all_shapes: bool = True) -> None:
@@ -245,7 +244,6 @@ class KernelsBackend:
         return between or arrangements
 
     def _shape_for(self, step: Step) -> Shape:
-        """The shape that a step runs in."""
         shape = fitting(self.shapes, step)
         if not self._left or shape in self._captured:
             return shape

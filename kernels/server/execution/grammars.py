@@ -76,7 +76,6 @@ class Matcher:
         self._stop_ids: NDArray[np.int64] = np.array([*stop_ids], np.int64)
 
     def accept(self, token: int) -> FinishReason | None:
-        """Takes the answer's next token. Returns why the answer ends with it, if it does."""
         if not self._own.consume_token(token):
             return "failed"
         return "complete" if self._own.is_stopped() else None

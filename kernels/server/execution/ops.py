@@ -131,7 +131,6 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
 
 def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
-    """The cases of `head_ops`."""
     hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
     norm = RmsNormCase(m=shape.draws, n=hidden, dtype=dtype)
     return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in head_kinds(model)), norm]

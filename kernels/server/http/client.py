@@ -68,13 +68,11 @@ class EngineClient:
                     queue.put_nowait(ApiError(500, message.sentence))
 
     def engine_died(self, error: ApiError) -> None:
-        """Ends all open requests with this error."""
         waiting, self._open = self._open, {}
         for queue in waiting.values():
             queue.put_nowait(error)
 
     def end_open(self) -> None:
-        """Ends all open requests with an error, and those that still come, because the server ends."""
         self._ending = ApiError(503, "the server is shutting down")
         self.engine_died(self._ending)
 

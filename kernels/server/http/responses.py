@@ -132,7 +132,6 @@ class ResponseForm:
     prefix: str = "resp"
 
     async def whole(self, answer: Completion, head: dict[str, Any]) -> bytes:
-        """The body of a whole answer."""
         text, reason = "", None
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:

@@ -59,25 +59,21 @@ class WebServer:
 
     @property
     def full(self) -> bool:
-        """Whether it can take no connection now: never."""
         return False
 
     def take(self, connection: socket.socket) -> None:
-        """Serves a connection, which does not block."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(loop.connect_accepted_socket(lambda: FirstRequest(self._protocol), connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Ends once the open requests have ended. Those that go on for longer than this get an error."""
         asyncio.get_running_loop().call_later(seconds, self._client.end_open)
         self._settings.timeout_graceful_shutdown = int(seconds + LAST_SECONDS)
         self._server.should_exit = True
         await self._end()
 
     def end_open(self) -> None:
-        """Ends the open requests with an error, and soon the web server."""
         self._client.end_open()
         asyncio.get_running_loop().call_later(LAST_SECONDS, setattr, self._server, "force_exit", True)
 

@@ -70,7 +70,6 @@ class EngineReplicas:
             replica.engine.start()
 
     async def stop(self) -> None:
-        """Ends the processes. Open requests get an error."""
         if self.listener is not None:
             self.listener.end_open()
         await asyncio.gather(*(replica.engine.stop() for replica in self._replicas))

@@ -84,7 +84,6 @@ class WebProcesses:
             self._deal()
 
     async def drain(self, seconds: float) -> None:
-        """Ends once the open requests have ended. Those that go on for longer than this get an error."""
         self._draining = True
         while self._waiting:
             self._waiting.popleft().close()
@@ -98,7 +97,6 @@ class WebProcesses:
             await end_of(process, REAP_SECONDS)
 
     def end_open(self) -> None:
-        """Ends the open requests with an error, and soon the processes."""
         self._draining = True
         self._send_all(EndOpen())
         asyncio.get_running_loop().call_later(LAST_SECONDS, self._kill)

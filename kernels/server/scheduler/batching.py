@@ -267,7 +267,6 @@ class Scheduler:
         request.state, request.finish_reason = "finished", reason
 
     def _leave(self, request: Request) -> None:
-        """Takes a running request's pages and slot."""
         self.running.remove(request)
         self.pages.free(request.pages)
         self._slots.append(request.slot)
