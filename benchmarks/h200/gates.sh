@@ -41,7 +41,7 @@ gate server 100 "$PYTHON" -m benchmarks.serve_steady --minutes 0.2 --json "$scra
 gate plug_in 60 env "PYTHONPATH=$root/clients/vllm:$PYTHONPATH" "$PYTHON" -c \
     'from kernel_workbench_vllm import decode_step, register, vllm_interface'
 tests attention -k halves tests/kernels/attention/test_step_attention.py
-tests families -k "behind_a_prompt and (phi3-1 or granite-1 or olmo2-1 or gemma-1 or gemma3-1)" $mega/test_gpu_after_prompt.py
+tests families -k "behind_a_prompt and (phi3-1 or granite-1 or olmo2-1 or gemma-1 or gemma3-1)" $mega/test_gpu_runner.py
 tests mixtures -k "as_near and (olmoe-1 or qwen3_moe-8)" $mega/test_gpu_experts.py
 tests int4_forms -k "a_chunk and (int4_zero or int4_minimum) and (1-a or 8-a)" $mega/test_gpu_weights.py
 wait || true

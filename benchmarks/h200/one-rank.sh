@@ -13,8 +13,8 @@ pytest=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --durations=5 --maxfai
 
 step decode 200 "$PYTHON" -m kernels bench decode --model llama-3.2-1b --batch 1 --prompt 128 --seconds 20 \
     --runner megakernel --runner megakernel_fp8 --runner kernels --json "$OUT/decode-one-rank.json"
-step ranks 200 "${pytest[@]}" $tests/test_gpu_ranks.py $tests/test_gpu_positions.py
-step runner 120 "${pytest[@]}" $tests/test_gpu_runner.py $tests/test_gpu_after_prompt.py
+step ranks 200 "${pytest[@]}" $tests/test_gpu_ranks.py
+step runner 120 "${pytest[@]}" $tests/test_gpu_runner.py
 step further 200 "${pytest[@]}" $tests/test_gpu_sampling.py $tests/test_gpu_hostile.py $tests/test_gpu_lossy.py \
     $tests/test_gpu_fidelity.py $tests/test_gpu_weights.py $tests/test_gpu_proofs.py
 finish
