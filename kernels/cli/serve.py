@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, get_args
 
 from kernels.dequantising import plain_model
 from kernels.load import sockets
+from kernels.model.divisible import indivisible
 from kernels.model_files import ModelRefused
+from kernels.model_files.families import attention_shape, normed_over_heads
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, KvCacheDtype, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.served_plans import MEGAKERNEL, NAMES
@@ -202,6 +204,10 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
     main, hang, replicas = encoder.main if embeds else worker.main, options.hang_seconds, options.data_parallel_size
     gpus = options.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
+    heads, kv_heads, _ = attention_shape(config)
+    sizes = (("num_key_value_heads", kv_heads, 1), ("num_attention_heads", heads, 1))
+    if not normed_over_heads(config) and (problem := indivisible(sizes, gpus)):
+        raise ValueError(problem)  # before an engine's process imports torch, which refuses the rest
     places = [range(number * gpus, (number + 1) * gpus) for number in range(replicas)]
     engine = (
         EngineProcess(spec, main, hang)

@@ -21,7 +21,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from kernels.dequantising import gguf_tokenizer, gguf_weights, layouts
+from kernels.dequantising import gguf_weights, layouts
 from kernels.dequantising.layouts import Converted, Job, Kept, WrongParts, dequantised
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
@@ -76,6 +76,8 @@ def convert(files: Mapping[str, Path], folder: Path) -> None:
 def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iterator[Job]:
     if name := gguf_file(files):
         if facts.has_tokenizer:
+            from kernels.dequantising import gguf_tokenizer  # with transformers, which takes a second
+
             gguf_tokenizer.write(name, files[name], facts.config, folder)
         yield from gguf_weights.weights_of_gguf(name, files[name], facts.config)
         return
