@@ -204,10 +204,10 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
     main, hang, replicas = encoder.main if embeds else worker.main, options.hang_seconds, options.data_parallel_size
     gpus = options.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
-    heads, kv_heads, _ = attention_shape(config)
-    sizes = (("num_key_value_heads", kv_heads, 1), ("num_attention_heads", heads, 1))
-    if not normed_over_heads(config) and (problem := indivisible(sizes, gpus)):
-        raise ValueError(problem)  # before an engine's process imports torch, which refuses the rest
+    if gpus > 1 and not normed_over_heads(config):  # an engine refuses the rest, after it has imported torch
+        heads, kv_heads, _ = attention_shape(config)
+        if problem := indivisible((("num_key_value_heads", kv_heads, 1), ("num_attention_heads", heads, 1)), gpus):
+            raise ValueError(problem)
     places = [range(number * gpus, (number + 1) * gpus) for number in range(replicas)]
     engine = (
         EngineProcess(spec, main, hang)
