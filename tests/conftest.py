@@ -49,7 +49,7 @@ LONGEST = (
     "tests/workers/stages/test_load.py",
     "tests/kernels/megakernel/test_compile.py",
     "tests/workbench/embedded/",
-    "tests/workers/test_stage_process.py",
+    "tests/workers/host/test_stage_process.py",
     "tests/deployment/",
     "tests/kernels/test_interpreted.py",
     "tests/kernels/gemm/test_on_cpu.py",

@@ -11,7 +11,7 @@ import sample_runs
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.workers.test_promises import model
+from tests.workers.prediction.test_promises import model
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.results.templatetags.predictions import error_words

@@ -138,7 +138,7 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path, made: str) -> N
         "bounds = Bounds(python_files(), (str(folder),))\n"
         "one_command.run(command, ResourceLimits(), bounds, print, template=template)"
     )
-    process = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[2])
+    process = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[3])
     _wait(tmp_path / "ready")
     process.kill()
     process.wait()

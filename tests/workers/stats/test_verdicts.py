@@ -95,7 +95,7 @@ def test_looking_after_every_request_errs_at_most_once_in_a_hundred_times(percen
     """A promise just broken is called met, and one just kept is called missed, with 1 % at most, as the page says."""
     found = errors(percentile, MANY)
     assert max(found.met[-1], found.missed[-1]) <= 0.01
-    page = (Path(__file__).parents[2] / "benchmarks" / "simulations.md").read_text()
+    page = (Path(__file__).parents[3] / "benchmarks" / "simulations.md").read_text()
     for row in rows(percentile):
         assert row in page
 

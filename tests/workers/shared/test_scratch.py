@@ -15,7 +15,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
         f"with scratch(Path({str(tmp_path)!r})) as d:\n  (d / 'file').touch(); os.kill(os.getpid(), 9)"
     )
     with scratch(tmp_path) as mine:
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
         assert len(list(tmp_path.iterdir())) == 2
         with scratch(tmp_path) as other:
             assert set(tmp_path.iterdir()) == {mine, other}
@@ -32,7 +32,7 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
         "if not os.fork():\n  sys.exit()\n"
         "os.wait()\nprint(d.exists())"
     )
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[2], text=True)
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3], text=True)
     assert said == "True\n"
     assert not list(tmp_path.iterdir())
 

@@ -16,7 +16,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
 from workers.prediction.promises import AvailableGpus, impossible, why_several
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "decode.json"
 
 
 def model(name="llama-3.2-1b", **changes) -> ModelManifest:
