@@ -28,7 +28,7 @@ from workers.stats.intervals import paired_difference
 
 TRAFFIC = Traffic(prompt_tokens=128, output_tokens=64)
 TOKENS = 4_224
-"""Whole sequences of TRAFFIC with LEAST_TOKENS or more."""
+"""Whole sequences of TRAFFIC with MIN_TOKENS or more."""
 OTHERS = ("attention op by op", "compiled")
 
 

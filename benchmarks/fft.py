@@ -28,7 +28,7 @@ LENGTHS = (256, 1024, 4096, 8192, 16_384, 32_768, 1 << 20)
 WIDE = tuple(1 << log for log in range(13, 18))
 COMPILED = (4096, 16_384)
 """Lengths at which torch's variant is also compiled by Inductor."""
-MOST = 64 * 768 * 32_768
+MAX_ELEMENTS = 64 * 768 * 32_768
 """The most values of a tensor."""
 
 
@@ -36,7 +36,7 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
     for width, batch, these in ((768, 64, LENGTHS), (4096, 1, WIDE)):
         for length in these:
             if lengths is None or length in lengths:
-                fitting = max(1, min(batch, MOST // (width * length)))
+                fitting = max(1, min(batch, MAX_ELEMENTS // (width * length)))
                 yield FftConvCase(batch=fitting, width=width, length=length, filter=length)
     if lengths is None:
         for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):

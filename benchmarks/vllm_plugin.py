@@ -48,8 +48,8 @@ TRACED = (1, 32)
 """Users whose steps are traced."""
 LONGEST_GAP_US = 20_000.0
 """Longer pauses between kernels lie between requests, not between steps."""
-MOST_KERNELS = 14
-LEAST_OF_A_GRAPH = 40
+MAX_KERNELS = 14
+MIN_GRAPH_KERNELS = 40
 """Kernels that one launch has, at least, if it is that of a step's graph."""
 
 
@@ -65,7 +65,7 @@ def steps_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     graphs: dict[Any, list[dict[str, Any]]] = {}
     for kernel in kernels:
         graphs.setdefault(kernel["args"].get("correlation"), []).append(kernel)
-    decodes = [launch for launch in graphs.values() if len(launch) >= LEAST_OF_A_GRAPH]
+    decodes = [launch for launch in graphs.values() if len(launch) >= MIN_GRAPH_KERNELS]
     if not decodes:
         return {"launches": len(graphs), "kernels": len(kernels)}
     begin, end = min(g[0]["ts"] for g in decodes), max(g[-1]["ts"] + g[-1]["dur"] for g in decodes)
@@ -90,7 +90,7 @@ def steps_of(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "idle_us": round(idle / count, 1),
         "kernels": [
             {"kernel": name, "us": round(us / count, 1), "calls": round(calls[name] / count, 1)}
-            for name, us in took.most_common(MOST_KERNELS)
+            for name, us in took.most_common(MAX_KERNELS)
         ],
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 EVERY = 200
 """Steps after which the file is written again."""
-LEAST = 100
+MIN_SAMPLES = 100
 """Steps of a kind without which its times are not written."""
 
 
@@ -75,7 +75,7 @@ def register() -> None:
         summary = {
             key: {"steps": len(of["loop"])} | {name: round(1e6 * median(times), 1) for name, times in list(of.items())}
             for key, of in list(parts.items())
-            if len(of["loop"]) >= LEAST
+            if len(of["loop"]) >= MIN_SAMPLES
         }
         with open(path, "w") as file:
             json.dump(summary, file)

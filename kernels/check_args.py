@@ -10,7 +10,7 @@ from kernels.registry import Refusal, Variant, check_params
 if TYPE_CHECKING:
     import torch
 
-GRID_MOST = 65_535
+MAX_GRID = 65_535
 """The most blocks of a grid along its y and z dimensions."""
 
 C_TYPES = {"bf16": "bf16", "fp16": "f16"}
@@ -31,9 +31,9 @@ def gpu_refusal(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
 
 def batch_refusal(batch: int) -> Refusal | None:
     """The refusal of more sequences than one side of a grid holds."""
-    if batch <= GRID_MOST:
+    if batch <= MAX_GRID:
         return None
-    return Refusal(f"batch is {batch}: this variant takes at most {GRID_MOST} sequences")
+    return Refusal(f"batch is {batch}: this variant takes at most {MAX_GRID} sequences")
 
 
 def merge_params(name: str, params: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("eager", "compiled", "megakernel")
 """Runners that shard a model over several GPUs."""
 KvCacheDtype = Literal["auto", "fp8"]
 """The precision of a server's KV pages, by vLLM's names: that of the activations, or e4m3."""
-MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
+MAX_RUNNING, LONGEST_SEQUENCE, MAX_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
 """What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
 
@@ -65,10 +65,10 @@ class Serving(BaseModel):
 
     basis: Literal["default", "measured"] = "default"
     max_model_len: int | None = Field(default=None, ge=1, le=LONGEST_SEQUENCE)
-    max_num_seqs: int = Field(default=64, ge=1, le=MOST_RUNNING)
-    kv_bytes: int | None = Field(default=None, ge=1, le=MOST_KV_BYTES)
+    max_num_seqs: int = Field(default=64, ge=1, le=MAX_RUNNING)
+    kv_bytes: int | None = Field(default=None, ge=1, le=MAX_KV_BYTES)
     kv_cache_dtype: KvCacheDtype = Field(default="auto", exclude_if=lambda name: name == "auto")
-    graph_rows: list[Annotated[int, Field(ge=1, le=MOST_RUNNING)]] = []
+    graph_rows: list[Annotated[int, Field(ge=1, le=MAX_RUNNING)]] = []
     megakernel_up_to: int | None = None
     exclude: list[str] = Field(default=[], exclude_if=lambda names: not names)
     token_ms: dict[int, dict[str, float]] = Field(default={}, exclude_if=lambda times: not times)

@@ -39,7 +39,7 @@ PAUSE_SECONDS = 5.0
 """Between two faults, on average."""
 SUBMIT_SECONDS = 4.0
 """Between two runs, on average."""
-MOST_SECONDS = 45 * 60
+MAX_SECONDS = 45 * 60
 SETTINGS = {"HEARTBEAT_SECONDS": "1", "LEASE_SECONDS": "10", "SWEEP_SECONDS": "2", "REPUBLISH_SECONDS": "10"}
 SETTINGS |= {"DISK_RESERVE_BYTES": str(RESERVE_MEBIBYTES << 20)}
 
@@ -178,10 +178,10 @@ def _play(arguments: argparse.Namespace) -> dict[str, Any]:
 def _until_all_are_over(stack: Stack, submitter: Submitter, faults: Faults, database: Database) -> Counter[str]:
     """Inject faults until every run has ended; how many of each."""
     injected: Counter[str] = Counter()
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     while submitter.is_alive() or any(run.is_open for run in database.runs()):
         if time.monotonic() > deadline:
-            print(f"chaos: gave up after {MOST_SECONDS} s\n{stack.logs()}", file=sys.stderr)
+            print(f"chaos: gave up after {MAX_SECONDS} s\n{stack.logs()}", file=sys.stderr)
             break
         time.sleep(min(30.0, faults.generator.expovariate(1 / PAUSE_SECONDS)))
         stack.start_what_ended()

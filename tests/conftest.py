@@ -43,7 +43,7 @@ settings.load_profile("same")  # neither chance nor the machine's speed decides
 gc.disable()  # until everything is collected: searching what stays takes a third of the time
 
 
-LONGEST = (
+SLOWEST = (
     "tests/workers/pipeline/",
     "tests/browser/",
     "tests/workers/stages/test_load.py",
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     GPU tests are deselected, so that a skip always means something.
     """
-    items.sort(key=lambda item: next((at for at, name in enumerate(LONGEST) if item.nodeid.startswith(name)), 99))
+    items.sort(key=lambda item: next((at for at, name in enumerate(SLOWEST) if item.nodeid.startswith(name)), 99))
     if has_gpu():
         return
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]

@@ -198,7 +198,7 @@ X_FRAME_OPTIONS = "DENY"
 # Limits. A chunk of an upload is read as a stream; everything else must fit in memory (less: serving/body_limits.py)
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
 UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
-LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
+MAX_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
 MODEL_MAX_BYTES = env.int("MODEL_MAX_BYTES", default=80 * 2**30)
 ORGANISATION_QUOTA_BYTES = env.int("ORGANISATION_QUOTA_BYTES", default=500 * 2**30)
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=2**30)  # uploads leave this free: for database and Redis

@@ -113,15 +113,15 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
             log.error("stage %s of run %s (attempt %s) abandoned: %s", stage, run_id, attempt, error)
 
 
-def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -> StageInput | None:
-    """Run the stage and post how it ended; the next stage of the run, where it `goes_on` and that is granted."""
+def _one_stage(run: "_Run", document: StageInput, claim: Claim, keep_going: bool) -> StageInput | None:
+    """Run the stage and post how it ended; the next stage of the run, where it `keep_going` and that is granted."""
     key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
     with logs.bound(**key.model_dump()), closing(Reporter(run.config, key, run.client.claim_token)) as reporter:
         outcome = _perform(run, document, key, reporter)
         if reporter.superseded:
             return None
         reporter.close()
-        if outcome.result is not None and goes_on and not worker_is_stopping():
+        if outcome.result is not None and keep_going and not worker_is_stopping():
             outcome.next_claim_id = str(uuid4())
         following = _finish(run.client, outcome, claim.worker)
         log.info("stage %s of run %s ended", key.stage, key.run_id)

@@ -3,7 +3,7 @@
     python -m benchmarks.simulations.drift_errors
 
 The times of `simulated_requests` have no trend, so what `workers.stats.intervals.drift` finds is a false alarm. They
-vary by 20 %, so chance alone nearly always makes the halves differ by more than its LEAST_DRIFT.
+vary by 20 %, so chance alone nearly always makes the halves differ by more than its MIN_DRIFT.
 """
 
 import numpy as np

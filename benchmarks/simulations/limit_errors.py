@@ -20,7 +20,7 @@ from workers.stats import dependence
 from workers.stats.verdicts import verdict
 
 PERCENTILES = (50, 95, 99)
-MOST = (4, 64, 1024)
+MAX_USERS = (4, 64, 1024)
 REQUESTS = (100, 1_000, 5_000)
 SEARCHES = 20_000
 SEARCHES_OF_RATES = 200
@@ -106,7 +106,7 @@ def worst_of_rates(percentile: float, requests: int, searches: int = SEARCHES_OF
 def main() -> None:
     print("| users at most | percentile |", " | ".join(f"{count:,} requests a load" for count in REQUESTS), "|")
     print("| --- " * (2 + len(REQUESTS)) + "|")
-    for most in MOST:
+    for most in MAX_USERS:
         for percentile in PERCENTILES:
             shares = [worst(most, percentile, requests) for requests in REQUESTS]
             print(f"| {most:,} | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")

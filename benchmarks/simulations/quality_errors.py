@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.simulations.simulated_requests import standard
 from workers.measuring.allowed_rises import NATS_PER_RATE, OF_TRAINED, OWN_SHARE, Tolerances
-from workers.measuring.answers import LEAST_ANSWERS
-from workers.measuring.quality import LEAST_TOKENS, block_means, is_acceptable
+from workers.measuring.answers import MIN_ANSWERS
+from workers.measuring.quality import MIN_TOKENS, block_means, is_acceptable
 from workers.stats.intervals import paired_difference
 
 ALLOWED = 0.01
@@ -64,11 +64,11 @@ LOSSES = {
 
 
 def accepted(name: str, text: str, times: float = 1.0, paths: int = PATHS) -> float:
-    """The share of simulated comparisons over LEAST_TOKENS tokens in which a plan is accepted that loses so many times
+    """The share of simulated comparisons over MIN_TOKENS tokens in which a plan is accepted that loses so many times
     what is allowed.
     """
     draws, loss, accepted = np.random.default_rng([*name.encode(), *text.encode()]), LOSSES[name], 0
-    for common in standard(draws, (paths, LEAST_TOKENS), TEXTS[text]):
+    for common in standard(draws, (paths, MIN_TOKENS), TEXTS[text]):
         before = _blocks(draws, common, loss.disagreement, loss.kl, loss.spread)
         rates = loss.disagreement + times * loss.rise, loss.kl + times * loss.kl_rise
         after = _blocks(draws, common, *rates, loss.spread)
@@ -89,7 +89,7 @@ def _blocks(
     return wrong, block_means(divergence).tolist()
 
 
-def accepted_answers(times: float = 1.0, answers: int = LEAST_ANSWERS, paths: int = PATHS_OF_ANSWERS) -> float:
+def accepted_answers(times: float = 1.0, answers: int = MIN_ANSWERS, paths: int = PATHS_OF_ANSWERS) -> float:
     """The share of simulated comparisons over so many answers in which a classifier is accepted of whose answers so
     many times what is allowed differ after, and none before.
     """
@@ -103,7 +103,7 @@ def main() -> None:
     if sys.argv[1:] == ["answers"]:
         print(f"| answers of a classifier | {' | '.join(SIZES)} |")
         print("| --- " * (1 + len(SIZES)) + "|")
-        print(f"| {LEAST_ANSWERS} | {' | '.join(f'{accepted_answers(times):.1%}' for times in SIZES.values())} |")
+        print(f"| {MIN_ANSWERS} | {' | '.join(f'{accepted_answers(times):.1%}' for times in SIZES.values())} |")
         return
     print(f"| what a plan loses | {' | '.join(TEXTS)} |")
     print("| --- " * (1 + len(TEXTS)) + "|")

@@ -9,13 +9,13 @@ transformers' `generate` and at a tenth of it. So every regression that is found
 import numpy as np
 
 from benchmarks.simulations.speedup_coverage import FACTORS, MEDIAN_ERROR
-from workers.stats.regression import LEAST_PROCESSES, regressed
+from workers.stats.regression import MIN_PROCESSES, regressed
 
 PATHS = 20_000
 LIMITS = (0.0, 0.03)
 SPREADS = (1.0, 0.1)
 SEVERAL = (((4, 5), 2), ((4, 6), 4), ((6, 6), 4), ((6, 6), 8))
-COUNTS = ((LEAST_PROCESSES, LEAST_PROCESSES), (LEAST_PROCESSES, 6), (6, 6))
+COUNTS = ((MIN_PROCESSES, MIN_PROCESSES), (MIN_PROCESSES, 6), (6, 6))
 
 
 def false_alarms(

@@ -22,12 +22,12 @@ import numpy as np
 from benchmarks.simulations.simulated_requests import PROCESSES
 from workers.documents.base import Verdict
 from workers.documents.workload import Objective
-from workers.stats.sample_sizes import LEAST_REQUESTS, judged_values
+from workers.stats.sample_sizes import MIN_REQUESTS, judged_values
 from workers.stats.verdicts import CONFIDENCE, log_capital
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
 REQUESTS = (200, 1_000, 5_000, 20_000)
-MOST_SIMULATED = 1_000
+MAX_SIMULATED = 1_000
 """Requests of a simulated measurement at most."""
 PATHS = 500
 PATHS_KEPT = 200
@@ -75,7 +75,7 @@ def boundaries(percentile: float, requests: int) -> Boundaries:
 
 
 @cache
-def errors(percentile: float, requests: int, least: int = LEAST_REQUESTS) -> VerdictErrors:
+def errors(percentile: float, requests: int, least: int = MIN_REQUESTS) -> VerdictErrors:
     """Both errors of measurements of up to `requests` that look after every one from `least` on."""
     limits, rate = boundaries(percentile, requests), 1 - percentile / 100
     met, missed = np.zeros(requests), np.zeros(requests)
@@ -99,7 +99,7 @@ def first_verdict(percentile: float, logs: np.ndarray, count_each: bool = False)
     counts, objective = beyond.cumsum(), Objective(metric="e2e", percentile=percentile, limit=1)
     values, shares = np.exp(logs).tolist(), beyond.astype(float).tolist()
     sides: tuple[tuple[Verdict, np.ndarray], ...] = (("met", counts <= limits.met), ("missed", counts >= limits.missed))
-    for served in range(LEAST_REQUESTS, len(logs) + 1):
+    for served in range(MIN_REQUESTS, len(logs) + 1):
         for side, reached in sides:
             if not reached[served - 1]:
                 continue
@@ -109,7 +109,7 @@ def first_verdict(percentile: float, logs: np.ndarray, count_each: bool = False)
 
 
 def simulated(
-    name: str, percentile: float, paths: int = PATHS, requests: int = MOST_SIMULATED, count_each: bool = False
+    name: str, percentile: float, paths: int = PATHS, requests: int = MAX_SIMULATED, count_each: bool = False
 ) -> tuple[float, float]:
     """The shares of simulated measurements, with the promised rate itself beyond the limit, called met and missed."""
     draws = np.random.default_rng([int(10 * percentile), *name.encode()])

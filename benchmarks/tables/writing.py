@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share, is_borrowed, is_lossy, rows
-from kernels.measure.roofline import LARGEST_SHARE
+from kernels.measure.roofline import MAX_FLOOR_SHARE
 
 TABLES: dict[str, Callable[[], str]] = {}
 LIBRARY = "library"
@@ -67,6 +67,6 @@ def ratio(ours: Row, peer: Row) -> str:
 
 
 def shares(row: Row, ceiling: str) -> list[str]:
-    """The share of a bandwidth over the whole time, and less a launch; none beyond LARGEST_SHARE, which is wrong."""
+    """The share of a bandwidth over the whole time, and less a launch; none beyond MAX_FLOOR_SHARE, which is wrong."""
     shares = (bandwidth_share(LIBRARY, row, ceiling, launch) for launch in (0.0, LAUNCH_MS))
-    return [f"{share:.3f}" if share <= LARGEST_SHARE else f"impossible, above {LARGEST_SHARE}" for share in shares]
+    return [f"{share:.3f}" if share <= MAX_FLOOR_SHARE else f"impossible, above {MAX_FLOOR_SHARE}" for share in shares]

@@ -21,7 +21,7 @@ from kernels.ops import AttentionCase
 
 LOG2E = math.log2(math.e)
 INTEGERS = (torch.int32, torch.int64)
-MOST_CHUNKS = 16
+MAX_CHUNKS = 16
 """The most rounds in which the last program to arrive reads the parts: it works alone."""
 
 
@@ -48,7 +48,7 @@ def constants_for(case: AttentionCase, tuning: dict[str, int]) -> dict[str, int]
     chunk = row_constants(rows, group, case.head_dim, splits, warps)["CHUNK"]
     rest = splits % chunk
     if not tuning["splits"]:
-        splits = min(splits - rest if splits > chunk and 8 * rest <= splits else splits, MOST_CHUNKS * chunk)
+        splits = min(splits - rest if splits > chunk and 8 * rest <= splits else splits, MAX_CHUNKS * chunk)
     return row_constants(rows, group, case.head_dim, splits, warps)
 
 

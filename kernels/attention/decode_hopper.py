@@ -14,7 +14,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-HEAD_DIMS, GROUP_MOST = (64, 128), 8
+HEAD_DIMS, MAX_GROUP = (64, 128), 8
 
 PARAMS = ("warps", "steps")
 SPACE: dict[tuple[int, bool], tuple[tuple[int, int], ...]] = {
@@ -46,8 +46,8 @@ class DecodeHopper(Variant):
             return Refusal(f"q_len is {case.q_len}: this variant takes one query")
         if case.head_dim not in HEAD_DIMS:
             return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
-        if case.heads > GROUP_MOST * case.kv_heads:
-            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
+        if case.heads > MAX_GROUP * case.kv_heads:
+            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {MAX_GROUP} on each")
         if case.window is not None:
             return Refusal(f"window is {case.window}: this variant reads all keys")
         if case.sinks:

@@ -11,7 +11,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.ops import AttentionCase
 
 SOURCE = Path(__file__).with_name("decode_hopper.cu")
-MOST_SPLITS, MOST_CLUSTER = 32, 8
+MAX_SPLITS, MAX_CLUSTER = 32, 8
 STEP = 16
 """Keys of one product. A page must hold a multiple of them."""
 
@@ -33,7 +33,7 @@ def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted:
     given = {
         "ELEMENT": C_TYPES[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
         "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
-        "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
+        "SPLITS": splits, "CLUSTER": splits if splits <= MAX_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
     }  # fmt: skip
     return given | {"PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": shared_bytes(given)}
 
@@ -56,4 +56,4 @@ def shared_bytes(given: Mapping[str, Any]) -> int:
 def split_count(case: AttentionCase, tuning: dict[str, int], processors: int) -> int:
     """Blocks of each pair of sequence and KV head that fill the GPU once; each has at least a step for every warp."""
     filling = processors // max(1, case.batch * case.kv_heads)
-    return max(1, min(filling, case.kv_len // (STEP * tuning["warps"]), MOST_SPLITS))
+    return max(1, min(filling, case.kv_len // (STEP * tuning["warps"]), MAX_SPLITS))

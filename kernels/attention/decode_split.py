@@ -11,7 +11,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 """Queries times grouped heads that one program holds."""
 
 SAFE_ROWS = 32
@@ -87,7 +87,7 @@ def refused(case: AttentionCase) -> Refusal | None:
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     rows = case.q_len * case.heads // case.kv_heads
-    most = SAFE_ROWS if case.kv_dtype == "fp8" or case.head_dim <= 32 else MOST_ROWS
+    most = SAFE_ROWS if case.kv_dtype == "fp8" or case.head_dim <= 32 else MAX_ROWS
     if rows > most:
         return Refusal(f"q_len is {case.q_len}: this variant takes {most} queries times grouped heads here, not {rows}")
     if case.head_dim > 256:

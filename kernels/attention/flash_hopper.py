@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
 from kernels.check_args import check_served, merge_params
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -86,6 +86,6 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
     for name, value in given.items():
         if value not in allowed[name]:
             raise ValueError(f"{name} is {value!r}, not one of {list(allowed[name])}")
-    if shared_bytes(case, given) > SHARED_MOST:
+    if shared_bytes(case, given) > MAX_SHARED_BYTES:
         raise ValueError(f"slots is {given['slots']}: {shared_bytes(case, given)} bytes of shared memory are too many")
     return given

@@ -13,10 +13,10 @@ from kernels.registry import Refusal, Variant, register
 
 SPLITS = (1, 2, 4, 8)
 HEAD_DIMS = (64, 128, 256)
-GROUP_MOST = 8
-CHUNK_MOST = {64: 320, 128: 160, 256: 80}
+MAX_GROUP = 8
+MAX_CHUNK = {64: 320, 128: 160, 256: 80}
 """Keys that a block holds at once, by head_dim: 80 KB of keys and values, an eighth of 1,280 tokens of 128."""
-LONGEST = 16_384
+MAX_KEYS = 16_384
 """The most keys. With more, one cluster of blocks a head leaves most of the GPU idle."""
 PARAMS = {"splits", "parts", "pdl", "chunk"}
 
@@ -45,10 +45,10 @@ class StepHopper(Variant):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         if case.head_dim not in HEAD_DIMS:
             return Refusal(f"head_dim is {case.head_dim}: this variant takes {', '.join(map(str, HEAD_DIMS))}")
-        if case.heads > GROUP_MOST * case.kv_heads:
-            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {GROUP_MOST} on each")
-        if case.seen > LONGEST:
-            return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {LONGEST} keys")
+        if case.heads > MAX_GROUP * case.kv_heads:
+            return Refusal(f"heads is {case.heads} on {case.kv_heads} kv_heads: at most {MAX_GROUP} on each")
+        if case.seen > MAX_KEYS:
+            return Refusal(f"kv_len is {case.kv_len}: this variant splits a head among 8 blocks, for {MAX_KEYS} keys")
         return batch_refusal(case.batch) or refusal(case)
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class StepHopper(Variant):
         return [_build(self, case, params)]
 
 
-BLOCKS_MOST = 64
+MAX_BLOCKS = 64
 """The most blocks for which the query heads of a KV head are divided among clusters."""
 
 
@@ -100,9 +100,9 @@ def _divisors(case: StepAttentionCase) -> list[int]:
 
 
 def _parts(case: StepAttentionCase, splits: int) -> int:
-    """The most clusters for a KV head's query heads that keep within BLOCKS_MOST."""
+    """The most clusters for a KV head's query heads that keep within MAX_BLOCKS."""
     alone = splits * case.kv_heads * max(1, case.batch)
-    return max(divisor for divisor in _divisors(case) if divisor == 1 or divisor * alone <= BLOCKS_MOST)
+    return max(divisor for divisor in _divisors(case) if divisor == 1 or divisor * alone <= MAX_BLOCKS)
 
 
 def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) -> Build:
@@ -113,7 +113,7 @@ def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) ->
         names = ", ".join(sorted(PARAMS))
         raise ValueError(f"params: step_hopper takes {names}, splits of {SPLITS}, parts that divide, not {params}")
     group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
-    chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
+    chunk = min(params.get("chunk") or MAX_CHUNK[case.head_dim], MAX_CHUNK[case.head_dim], -(-share // 32) * 32)
     defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
     defines |= {"ELEMENT": C_TYPES[case.dtype], "PAGE_SIZE": page_size_of(case)}
     defines |= {"HEAD_NORMS": int(case.norm_eps is not None), "SINKS": int(bool(case.sinks))}

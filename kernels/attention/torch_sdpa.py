@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 HALVES = ("bf16", "fp16")
-MOST_SCORES = 8
+MAX_SCORES = 8
 """GiB of float32 scores that `sdpa_math` may hold: it has several of their size."""
 
 
@@ -69,7 +69,7 @@ class SdpaMath(_Sdpa):
 
     def limits(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         size = 4 * case.batch * case.heads * case.q_len * case.kv_len / 2**30
-        if size > MOST_SCORES:
+        if size > MAX_SCORES:
             return Refusal(
                 f"q_len is {case.q_len} and kv_len {case.kv_len}: the scores alone would take {size:.0f} GiB"
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, check_params, register
@@ -77,7 +77,7 @@ def plan(case: AttentionCase, params: dict[str, Any]) -> FlashPlan:
     if slots not in range(2, 17):
         raise ValueError(f"slots is {slots!r}, not one of {list(range(2, 17))}")
     size = shared_bytes(case.head_dim, slots)
-    if size > SHARED_MOST:
+    if size > MAX_SHARED_BYTES:
         raise ValueError(f"slots is {slots}: {size} bytes of shared memory are too many")
     return FlashPlan(
         SOURCE, ARCHITECTURE, THREADS, rows=2 * ROWS, q_rows=ROWS, o_rows=OUTPUT_ROWS, keys=KEYS, shared_bytes=size,

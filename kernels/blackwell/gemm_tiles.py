@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernels.check_args import C_TYPES
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.registry import check_params
@@ -138,7 +138,7 @@ def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int
     tile = Tile(kind, experts=experts, **given)
     if tile.group < 1:
         raise ValueError(f"group is {tile.group}: at least 1")
-    if tile.stages < 2 or tile.shared_bytes > SHARED_MOST:
+    if tile.stages < 2 or tile.shared_bytes > MAX_SHARED_BYTES:
         raise ValueError(f"stages is {tile.stages}: at least 2, and {tile.columns} columns leave no room for so many")
     return tile
 
@@ -155,7 +155,7 @@ def sizes(case: LinearCase, tile: Tile, m: int) -> dict[str, int]:
 def most_stages(kind: str, columns: int, pair: bool, experts: int = 0) -> int:
     """The most stages for which a block's shared memory has room, 8 at most."""
     tiles = (Tile(kind, columns, stages, pair=pair, experts=experts) for stages in range(8, 0, -1))
-    return next(tile.stages for tile in tiles if tile.shared_bytes <= SHARED_MOST)
+    return next(tile.stages for tile in tiles if tile.shared_bytes <= MAX_SHARED_BYTES)
 
 
 def work(rows: Sequence[int], weight_rows: int, columns: int, pair: bool) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernels.bring_up.document import Race
-from kernels.measure.roofline import LARGEST_SHARE
+from kernels.measure.roofline import MAX_FLOOR_SHARE
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def ceiling_share(race: Race) -> float | None:
     if race.floor_ms is None or not race.best_ms:
         return None
     share = race.floor_ms / race.best_ms
-    return share if share <= LARGEST_SHARE else None
+    return share if share <= MAX_FLOOR_SHARE else None
 
 
 def peer_share(race: Race) -> float | None:

@@ -36,8 +36,8 @@ TABLE = (
 CPU_TABLE = (("tiny-llama", 1, 128),)
 QUICK_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
-FEWEST, SLOW = 5, 3.0
-"""After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
+MIN_ROUNDS, SLOW = 5, 3.0
+"""After MIN_ROUNDS rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,14 @@ def _measured(
 
 
 def _serve(runs: Sequence[DecodeRun], rounds: int, seconds: float) -> None:
-    """So many requests to each runner, in turn, for about so long; FEWEST at least."""
+    """So many requests to each runner, in turn, for about so long; MIN_ROUNDS at least."""
     end = time.monotonic() + seconds
     for done in range(rounds):
-        if done >= FEWEST and time.monotonic() > end:
+        if done >= MIN_ROUNDS and time.monotonic() > end:
             break
         fastest = min((ms for run in runs if run.variant.peer and (ms := run.ms())), default=float("inf"))
         for run in runs:
-            if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
+            if run.gate == "pass" and (done < MIN_ROUNDS or (run.ms() or 0) < SLOW * fastest):
                 run.serve()
 
 

@@ -19,7 +19,7 @@ from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps, own_gaps
 from kernels.runners import Runner
 from kernels.runners.clients import Clients, EqualRequests
@@ -200,7 +200,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
     """Notes how far torch's eager model and our runners are from float32. `dtype` is the activations'."""
     for run in (run for run in runs if not run.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
-        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
+        if refusal := run.own.own_refusal(MAX_DIFFERENCE[dtype]):
             run.gate, run.reason = "fail", refusal
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     compared_runners = {name: run.runner for name, run in compared.items()}
@@ -209,7 +209,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
         run.fidelity, run.torch_kl = distances[name], exact.by_torch.kl
 
 
-MOST_WEIGHTS = 0.9
+MAX_WEIGHTS = 0.9
 """Weights that take more than this share of a GPU's memory are sharded over several."""
 
 BenchTarget = tuple[WholeModel, ModelCase]
@@ -220,7 +220,7 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
     if device.type != "cuda":
         return False
     memory = torch.cuda.get_device_properties(device).total_memory
-    return runners.describe(config, dtype).weight_bytes > MOST_WEIGHTS * memory
+    return runners.describe(config, dtype).weight_bytes > MAX_WEIGHTS * memory
 
 
 def rows(

@@ -32,7 +32,7 @@ from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_p
 from kernels.measure.environment import current_device
 from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, Serving
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.proof.served_ids import answers_refusal, joined
 from kernels.runners.plan_files import digested
 from kernels.server.spec import WEIGHTS, catalogue_config
@@ -43,9 +43,9 @@ JUDGED = 8
 """Answers of each row that are teacher-forced."""
 SIGMA = 0.8
 """The standard deviation of the logarithms of log-normal lengths."""
-MOST_TIMES = 4
+MAX_LENGTH_RATIO = 4
 """Lengths are cut to this multiple of the median."""
-MOST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 """The longest time that a list is sent for."""
 SHARE_OF_CAPACITY = 0.8
 """Poisson arrivals come at this share of the requests per second that the first server reached."""
@@ -84,7 +84,7 @@ class ServeBench:
     @property
     def drawn(self) -> Lengths:
         """The lengths of unequal requests."""
-        most = min(MOST_TIMES, self.model.positions // self.lengths.longest)
+        most = min(MAX_LENGTH_RATIO, self.model.positions // self.lengths.longest)
         return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, most))
 
     def servers(self) -> list[ServerCommand]:
@@ -169,9 +169,9 @@ class ServeBench:
         return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> LoadFigures:
-        processes = min(most_processes(here=True), processes_for(users, requests.planned, MOST_SECONDS))
+        processes = min(most_processes(here=True), processes_for(users, requests.planned, MAX_SECONDS))
         load = partial(requests.load, self.model.name, users)
-        sending = Sending(Address.parse(url), load, LoadDuration(MOST_SECONDS), processes)
+        sending = Sending(Address.parse(url), load, LoadDuration(MAX_SECONDS), processes)
         return LoadFigures([warmed_up(asyncio.run(sending.run()))])
 
     def _case(self, server: ServerCommand, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
@@ -241,7 +241,7 @@ class ServeBench:
             row.logit_gaps = {"mean": gaps.mean, "largest": gaps.largest, "ids": gaps.tokens}
             rounded = rounding_of(row, self.model)
             precisions = rounded, row.case.kv_cache_dtype or rounded
-            row.reason = answers_refusal(answers, max(LARGEST_DIFFERENCE[precision] for precision in precisions)) or ""
+            row.reason = answers_refusal(answers, max(MAX_DIFFERENCE[precision] for precision in precisions)) or ""
             row.gate = "fail" if row.reason else "pass"
 
 

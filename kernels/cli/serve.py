@@ -17,7 +17,7 @@ from kernels.load import sockets
 from kernels.model.divisible import indivisible
 from kernels.model_files import ModelRefused
 from kernels.model_files.families import attention_shape, normed_over_heads
-from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, KvCacheDtype, Serving
+from kernels.plan import LONGEST_SEQUENCE, MAX_KV_BYTES, MAX_RUNNING, KvCacheDtype, Serving
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.served_plans import MEGAKERNEL, NAMES
 from kernels.server.spec import WEIGHTS, Spec, configuration
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
-MOST_WEB_PROCESSES = 64
-MOST_GPUS = 8
-MOST_CONNECTIONS = 1 << 16
+MAX_WEB_PROCESSES = 64
+MAX_GPUS = 8
+MAX_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
-    "max_num_seqs": (1, MOST_RUNNING),
+    "max_num_seqs": (1, MAX_RUNNING),
     "max_model_len": (1, LONGEST_SEQUENCE),
-    "kv_gib": (0, MOST_KV_BYTES // GIB),
+    "kv_gib": (0, MAX_KV_BYTES // GIB),
     "pause_ms": (0, math.inf),
     "seed": (-(1 << 63), (1 << 64) - 1),
     "wait_seconds": (0, math.inf),
     "hang_seconds": (0, math.inf),
     "drain_seconds": (0, 10**9),
     "port": (0, (1 << 16) - 1),
-    "tensor_parallel_size": (1, MOST_GPUS),
-    "data_parallel_size": (1, MOST_GPUS),
-    "web_processes": (1, MOST_WEB_PROCESSES),
+    "tensor_parallel_size": (1, MAX_GPUS),
+    "data_parallel_size": (1, MAX_GPUS),
+    "web_processes": (1, MAX_WEB_PROCESSES),
 }
 """The least and the most of each option that is a number. Those of ABOVE must be above the least."""
 ABOVE = ("kv_gib", "pause_ms", "wait_seconds", "hang_seconds")
@@ -137,7 +137,7 @@ def serve(options: argparse.Namespace) -> int:
         if wrong := wrong_number(name, getattr(options, name)):
             print(f"kernels serve: {wrong}", file=sys.stderr)
             return 2
-    sockets.allow(MOST_CONNECTIONS)
+    sockets.allow(MAX_CONNECTIONS)
     ended: list[int] = []
     try:
         for signum in (signal.SIGTERM, signal.SIGINT):

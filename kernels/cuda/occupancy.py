@@ -7,13 +7,13 @@ from typing import Any
 
 from kernels.cuda import driver, nvrtc
 
-SHARED_MOST = 227 * 1024
+MAX_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory of a block on sm_90 (CUDA C++ Programming Guide); a GPU test compares the driver's answer."""
 
 RESERVED = 1024
 """Bytes of an SM's shared memory that CUDA takes for each block. Same source."""
 
-SHARED_HALF = (SHARED_MOST + RESERVED) // 2 - RESERVED
+SHARED_HALF = (MAX_SHARED_BYTES + RESERVED) // 2 - RESERVED
 """Bytes of a block that leave room for a second one on its SM."""
 
 H200_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
@@ -68,4 +68,4 @@ def empty_kernel(device: int) -> int:
 @cache
 def _loaded(device: int) -> Any:
     """`empty` on the current GPU, kept: its CUfunction is valid as long as its module is."""
-    return nvrtc.load(EMPTY_BUILD, "empty", SHARED_MOST)
+    return nvrtc.load(EMPTY_BUILD, "empty", MAX_SHARED_BYTES)

@@ -9,7 +9,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.cuda.triton_build import compiled_for
 
-LEAST_SM = (9, 0)
+MIN_SM = (9, 0)
 
 
 @triton.jit
@@ -25,10 +25,10 @@ def dependent(pdl: bool, device: torch.device) -> bool:
     and the launch's `launch_pdl` both take it. torch's meta device stands for the GPU that is compiled for.
     """
     if device.type == "meta" and (gpu := compiled_for()) is not None:
-        return pdl and gpu.sm >= 10 * LEAST_SM[0]
+        return pdl and gpu.sm >= 10 * MIN_SM[0]
     return pdl and device.type == "cuda" and _supports_pdl(device.index)
 
 
 @cache
 def _supports_pdl(index: int) -> bool:
-    return torch.cuda.get_device_capability(index) >= LEAST_SM
+    return torch.cuda.get_device_capability(index) >= MIN_SM

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OUTER = Path(__file__).with_name("fft_outer.cu")
-LEAST, MOST, LONGEST = 256, 32_768, 1 << 21
+MIN_LENGTH, MAX_LENGTH, MAX_MONARCH_LENGTH = 256, 32_768, 1 << 21
 """Points of the transforms that one block holds in shared memory, and the most in several passes."""
 CHUNK = 256 << 20
 """Bytes of the workspace between the passes."""
@@ -117,7 +117,7 @@ def common_macros(case: FftConvCase, outer: int = 1, strip: int = 64) -> dict[st
 
 def points_of(case: FftConvCase) -> int:
     """The points of a causal convolution's transform: the next power of two of its length."""
-    return max(LEAST, 1 << (case.length - 1).bit_length())
+    return max(MIN_LENGTH, 1 << (case.length - 1).bit_length())
 
 
 def configs(case: FftConvCase) -> list[FftConfig]:

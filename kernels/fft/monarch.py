@@ -26,7 +26,7 @@ class Monarch(Variant):
     page = "fft-conv"
     summary = "Fourier transforms on tensor cores, gates and filter in one kernel"
     names: ClassVar[tuple[str, ...]] = ()
-    least, most = 1, fft_tiles.MOST
+    least, most = 1, fft_tiles.MAX_LENGTH
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
         return configs(case)
@@ -77,7 +77,7 @@ class MonarchLong(Monarch):
     kernels = ("fft_outer_forward", "fft_conv_rows", "fft_outer_backward")
     summary = "Fourier transforms on tensor cores in three passes over a workspace"
     names = ("outer",)
-    least, most = fft_tiles.MOST + 1, fft_tiles.LONGEST
+    least, most = fft_tiles.MAX_LENGTH + 1, fft_tiles.MAX_MONARCH_LENGTH
 
     def configs(self, case: FftConvCase) -> list[FftConfig]:
         return long_configs(case)
@@ -90,7 +90,9 @@ def refused(case: FftConvCase, gpu: Gpu) -> Refusal | None:
     if case.dtype not in C_TYPES:
         return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16, since it multiplies in fp16")
     if case.circular and fft_tiles.points_of(case) != case.length:
-        return Refusal(f"length is {case.length} and circular: this variant takes powers of two from {fft_tiles.LEAST}")
+        return Refusal(
+            f"length is {case.length} and circular: this variant takes powers of two from {fft_tiles.MIN_LENGTH}"
+        )
     if case.width % (case.filters or case.width):
         return Refusal(f"width is {case.width}, not a multiple of filters {case.filters}")
     return None

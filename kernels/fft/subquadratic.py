@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE = "subquadratic_ops_torch"
-LEAST_TAPS = 128
+MIN_TAPS = 128
 """The package pads shorter filters to so many taps, and all to a power of two."""
 
 
@@ -65,5 +65,5 @@ class Subquadratic(Peer):
 
         taps = folded(case, weight).repeat_interleave(case.width // len(weight), dim=0)
         taps = taps if case.skip else taps.to(DTYPES[case.dtype])
-        padded = max(LEAST_TAPS, 1 << (taps.shape[1] - 1).bit_length())
+        padded = max(MIN_TAPS, 1 << (taps.shape[1] - 1).bit_length())
         return F.pad(taps, (0, padded - taps.shape[1]))

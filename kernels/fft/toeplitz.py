@@ -14,7 +14,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-MOST_TAPS = 129
+MAX_TAPS = 129
 """The matrices of more taps take too many registers."""
 
 
@@ -31,8 +31,8 @@ class Toeplitz(Variant):
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
         if refusal := refused(case, gpu):
             return refusal
-        if case.filter > MOST_TAPS:
-            return Refusal(f"filter is {case.filter}: this variant takes at most {MOST_TAPS} taps")
+        if case.filter > MAX_TAPS:
+            return Refusal(f"filter is {case.filter}: this variant takes at most {MAX_TAPS} taps")
         if case.circular:
             return Refusal("circular is True: this variant is causal")
         if case.gated and case.dtype == "fp16":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-MOST_TAPS = 256
+MAX_TAPS = 256
 """The most taps of a convolution without transforms."""
 
 
@@ -72,8 +72,8 @@ class TorchConv1d(Peer):
     summary = "torch's conv1d in float32 with as many groups as channels"
 
     def serves(self, case: FftConvCase, gpu: Gpu) -> Refusal | None:
-        if case.filter > MOST_TAPS:
-            return Refusal(f"filter is {case.filter}: beyond {MOST_TAPS} taps transforms are faster")
+        if case.filter > MAX_TAPS:
+            return Refusal(f"filter is {case.filter}: beyond {MAX_TAPS} taps transforms are faster")
         if case.circular:
             return Refusal("circular is True: torch pads with zeros")
         return TorchFft().serves(case, gpu)

@@ -12,7 +12,7 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing
 from kernels.cuda.launch import Launch, struct
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_call, skinny_pack
 from kernels.gemm.skinny_tiles import KINDS, STEP_BYTES, STEP_K, TileConfig
@@ -86,7 +86,7 @@ def tiles_of(case: GroupedCase) -> int:
 
 def dynamic_most(case: GroupedCase) -> int:
     """The most dynamic shared memory of a block, in bytes, beside its static one."""
-    return SHARED_MOST - 4 * 8 * tiles_of(case) * (21 * WARPS + 1) - 256
+    return MAX_SHARED_BYTES - 4 * 8 * tiles_of(case) * (21 * WARPS + 1) - 256
 
 
 def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:

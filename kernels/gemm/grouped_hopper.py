@@ -16,7 +16,7 @@ from kernels.tiles.core_matrices import TILE, core_matrices
 if TYPE_CHECKING:
     import torch
 
-MOST_EXPERTS = 512
+MAX_EXPERTS = 512
 
 
 @register
@@ -63,8 +63,8 @@ def refusal(case: GroupedCase, gpu: Gpu, sm: int) -> Refusal | None:
         return Refusal(f"dtype is {case.dtype}: this variant multiplies bf16 or fp16")
     if case.k % 8 or case.n % INTERLEAVED:
         return Refusal(f"n is {case.n} and k {case.k}: rows of y, x and w must be a multiple of 16 bytes")
-    if case.experts > MOST_EXPERTS:
-        return Refusal(f"experts is {case.experts}: this variant counts at most {MOST_EXPERTS}")
+    if case.experts > MAX_EXPERTS:
+        return Refusal(f"experts is {case.experts}: this variant counts at most {MAX_EXPERTS}")
     return None
 
 

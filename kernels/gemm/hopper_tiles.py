@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES
 from kernels.ops import LinearCase
 from kernels.registry import check_params
 
@@ -75,9 +75,9 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     beside += stages * 4 * (ROWS + columns // 128) * (case.scales == "block")
     panels = panels_of(case, columns)
     tile = Tile(columns, stages, panels if ping_pong else -(-panels // 2), chosen["group"], promote, beside, ping_pong)
-    if ping_pong and tile.shared_bytes > SHARED_MOST:
+    if ping_pong and tile.shared_bytes > MAX_SHARED_BYTES:
         tile = replace(tile, panels=1)
-    if stages < 2 or tile.shared_bytes > SHARED_MOST:
+    if stages < 2 or tile.shared_bytes > MAX_SHARED_BYTES:
         raise ValueError(f"stages is {stages}: at least 2, and {columns} columns leave no room for so many")
     return tile
 

@@ -15,7 +15,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
 from kernels.cuda.launch import Launch, struct
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, macros, parameters
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig
@@ -124,7 +124,7 @@ class LmHead(CudaCall):
         next_step = packed_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
-            loaded = nvrtc.kernel(compiled, entry, SHARED_MOST - CANDIDATES_BYTES)
+            loaded = nvrtc.kernel(compiled, entry, MAX_SHARED_BYTES - CANDIDATES_BYTES)
             size = config.shared_bytes(at_once, self.pdl)
             return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
 

@@ -14,7 +14,7 @@ from kernels.registry import Refusal, Variant, register, register_like
 if TYPE_CHECKING:
     import torch
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 CONFIG_PARAMS = ("splits", "k_warps", "row_tiles", "warps")
 LAUNCH_PARAMS = ("pdl", "l2_prefetch", "late_trigger", "dynamic")
 
@@ -27,8 +27,8 @@ def streamed_refusal(case: LinearCase | LmHeadCase, gpu: Gpu, weights: str) -> R
         return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
     if case.weights != (weights or case.dtype):
         return Refusal(f"weights is {case.weights}: this variant multiplies {weights or case.dtype}")
-    if case.m > MOST_ROWS:
-        return Refusal(f"m is {case.m}: this variant takes up to {MOST_ROWS} rows")
+    if case.m > MAX_ROWS:
+        return Refusal(f"m is {case.m}: this variant takes up to {MAX_ROWS} rows")
     if case.k % 8:
         return Refusal(f"k is {case.k}: this variant reads 8 values at once")
     return None

@@ -13,7 +13,7 @@ from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, pointers
 from kernels.cuda.launch import Launch, struct
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
 from kernels.gemm.skinny_tiles import KINDS, STEP_K, TileConfig, can_schedule_dynamically
@@ -23,10 +23,10 @@ from kernels.quant.absmax import quantised
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 
-DIRECT_MOST = 20 << 10
+MAX_DIRECT_BYTES = 20 << 10
 """Bytes of x up to which a block's threads load it themselves: faster than a bulk copy if it becomes fp16."""
 
-OWN_MOST = 8
+MAX_LOADS_IN_FLIGHT = 8
 """The most loads of x that a lane has in flight."""
 
 PARAMS = np.dtype(
@@ -96,7 +96,7 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
         "PARAMS_BYTES": PARAMS.itemsize,
         "SHARED_BYTES": config.struct_bytes,
         "DIRECT": int(
-            own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= DIRECT_MOST)
+            own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= MAX_DIRECT_BYTES)
         ),
     }
 
@@ -105,7 +105,7 @@ def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
     """The 16-byte loads by which lanes fetch their columns of x's only row; 0: x is loaded in another way."""
     loads = -(-config.steps * STEP_K[config.kind] // (8 * 32))
     changes = normalises or (config.kind != "same" and dtype == "bf16")
-    return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
+    return loads if config.m == 1 and changes and loads <= MAX_LOADS_IN_FLIGHT else 0
 
 
 def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build:
@@ -183,7 +183,7 @@ class SkinnyLinear(CudaCall):
             given["counters"] = self.counters.of(w)
         params = parameters(config, at_once, self.pdl, self.prefetch_bytes, **given)
         shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
-        entry = nvrtc.kernel(self.compiled, "skinny_linear", SHARED_MOST)
+        entry = nvrtc.kernel(self.compiled, "skinny_linear", MAX_SHARED_BYTES)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()

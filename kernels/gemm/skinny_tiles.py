@@ -7,7 +7,7 @@ block finishes together. The blocks of a cluster (`splits`) share units and divi
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF, clusters_at_once
 from kernels.ops import LinearCase
 from kernels.quant.formats import INT4
 
@@ -24,9 +24,9 @@ CANDIDATES_BYTES = 8 << 10
 """Static shared memory of an LM head's candidates."""
 
 RING_ALONE = 128 << 10
-RING_LEAST = 32 << 10
-CHUNK_MOST = 20 << 10
-MOST_STAGES = 16
+MIN_RING = 32 << 10
+MAX_CHUNK = 20 << 10
+MAX_STAGES = 16
 
 CLUSTERS_SPARED = {4: 1}
 """Clusters left out though they find room, by their blocks: on an H200 30 clusters of four were slower than 29."""
@@ -91,7 +91,7 @@ class TileConfig:
     def chunk(self) -> int:
         """Steps that one bulk copy brings: a divisor of those of a unit."""
         return max(
-            n for n in range(1, self.steps + 1) if self.steps % n == 0 and (n == 1 or n * self.step_bytes <= CHUNK_MOST)
+            n for n in range(1, self.steps + 1) if self.steps % n == 0 and (n == 1 or n * self.step_bytes <= MAX_CHUNK)
         )
 
     @cached_property
@@ -112,7 +112,7 @@ class TileConfig:
 
     def at_once(self) -> int:
         """Clusters of `splits` blocks, one block an SM, that the current GPU runs at once."""
-        return clusters_at_once(self.splits, self.threads, SHARED_MOST)
+        return clusters_at_once(self.splits, self.threads, MAX_SHARED_BYTES)
 
     def groups(self, at_once: int) -> int:
         """How many blocks (clusters, when split) divide the units, where the GPU runs `at_once` of them at once."""
@@ -151,11 +151,11 @@ class TileConfig:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
         fixed = self.fixed_bytes(at_once)
-        most = min(MOST_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
+        most = min(MAX_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
-        if pdl and beside * chunk >= RING_LEAST:
+        if pdl and beside * chunk >= MIN_RING:
             return min(most, beside)
-        stages = min(most, RING_ALONE // chunk, (SHARED_MOST - fixed) // chunk)
+        stages = min(most, RING_ALONE // chunk, (MAX_SHARED_BYTES - fixed) // chunk)
         return stages if stages >= 2 else 0
 
     def shared_bytes(self, at_once: int, pdl: bool) -> int:

@@ -15,7 +15,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-LEAST_ROWS, MOST_ROWS = 9, 256
+MIN_ROWS, MAX_ROWS = 9, 256
 CONFIG_PARAMS = ("groups", "splits", "tokens", "wide")
 TRIED = 4
 """How many tile configs are worth timing."""
@@ -43,8 +43,8 @@ class _Small(Variant):
             return Refusal(f"device is {gpu.name}: this variant is written for sm_90a")
         if refusal := self._types(case):
             return refusal
-        if not LEAST_ROWS <= case.m <= MOST_ROWS:
-            return Refusal(f"m is {case.m}: this variant takes {LEAST_ROWS} to {MOST_ROWS} rows")
+        if not MIN_ROWS <= case.m <= MAX_ROWS:
+            return Refusal(f"m is {case.m}: this variant takes {MIN_ROWS} to {MAX_ROWS} rows")
         if case.k % 8:
             return Refusal(f"k is {case.k}: the copy engine needs rows of a multiple of 16 bytes")
         if case.n % 8:

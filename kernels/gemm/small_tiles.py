@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST, clusters_at_once
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, clusters_at_once
 from kernels.ops import LinearCase
 
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
@@ -18,7 +18,7 @@ UNEVEN = 1.25
 WIDE_FROM = 65
 """The least rows of x for `wide`; with fewer, most of the M of two warpgroups is empty."""
 
-COLUMNS_LEAST = 64
+MIN_COLUMNS = 64
 """The least rows of x for another tile."""
 
 PANEL = 64
@@ -27,11 +27,11 @@ PACKED_BYTES = CODES_BYTES + 64 * 2 * 2
 """Bytes of 64 rows of a panel in e4m3; and in int8, with a float16 scale for each 32 columns."""
 WIDENED = {"int8": PACKED_BYTES, "fp8": CODES_BYTES}
 """Weights that become bf16 in registers, and the same bytes."""
-DYNAMIC_MOST = SHARED_MOST - 4096
+MAX_DYNAMIC = MAX_SHARED_BYTES - 4096
 """Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
 SQUARING = 3
 """Warps that sum squares with RMSNorm; small_producer.cuh has the same number."""
-STAGES_LEAST, STAGES_MOST = 3, 12
+MIN_STAGES, MAX_STAGES = 3, 12
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
 """KB per µs that memory delivers, and that all SMs together receive."""
@@ -133,14 +133,14 @@ class SmallTileConfig:
     @cached_property
     def alias(self) -> bool:
         """Whether the sums reuse the ring's memory; the ring is then longer, but this costs a barrier."""
-        stages = (DYNAMIC_MOST - self.sums_bytes) // self.stage_bytes  # beside sums with memory of their own
+        stages = (MAX_DYNAMIC - self.sums_bytes) // self.stage_bytes  # beside sums with memory of their own
         return self.splits > 1 and stages < self.panels and (stages - 1) * self.stage_bytes < FLYING_KB * 1000
 
     @cached_property
     def stages(self) -> int:
         """Stages of the ring, a panel each."""
-        room = DYNAMIC_MOST - (0 if self.alias else self.sums_bytes)
-        return min(STAGES_MOST, self.panels, room // self.stage_bytes)
+        room = MAX_DYNAMIC - (0 if self.alias else self.sums_bytes)
+        return min(MAX_STAGES, self.panels, room // self.stage_bytes)
 
     @property
     def shared_bytes(self) -> int:
@@ -173,11 +173,11 @@ class SmallTileConfig:
     def fits(self) -> bool:
         return (
             self.splits * PANEL <= max(PANEL, self.case.k)
-            and self.shared_bytes <= DYNAMIC_MOST
-            and self.shared_bytes + self.beside_bytes <= SHARED_MOST
+            and self.shared_bytes <= MAX_DYNAMIC
+            and self.shared_bytes + self.beside_bytes <= MAX_SHARED_BYTES
             and self.registers <= 65_536 // (-(-self.threads // 128) * 128)
-            and self.stages >= min(STAGES_LEAST, self.panels)
-            and (self.tokens == 1 or self.x_rows >= COLUMNS_LEAST)
+            and self.stages >= min(MIN_STAGES, self.panels)
+            and (self.tokens == 1 or self.x_rows >= MIN_COLUMNS)
             and (not self.wide or self._fills_x)
         )
 
@@ -188,7 +188,7 @@ class SmallTileConfig:
     @cached_property
     def waves(self) -> int:
         """Waves of clusters: how often all clusters that fit at once, one block an SM, must run."""
-        return -(-self.clusters // clusters_at_once(self.splits, self.threads, SHARED_MOST))
+        return -(-self.clusters // clusters_at_once(self.splits, self.threads, MAX_SHARED_BYTES))
 
     def microseconds(self) -> float:
         """Estimated µs without the launch: beginning, streaming, joining, writing."""

@@ -11,9 +11,9 @@ LONGEST_EVENT = 4 * 2**20
 LONGEST_DOCUMENT = 4 * 2**20
 """An answer of one document is the embedding of one text; thousands may be open at once."""
 LONGEST_REFUSAL = 64 * 2**10
-MOST_OVER = 64
+MAX_SURPLUS_TOKENS = 64
 """So many tokens an answer may have beyond those asked for, where a server drafts several at once."""
-MOST_PROMPT = 10**8
+MAX_PROMPT_TOKENS = 10**8
 """Tokens of a prompt, at most."""
 SHOWN_CHARACTERS = 200
 FIRST_DATA = BOM_UTF8 + b"data:"
@@ -220,12 +220,12 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
     if not isinstance(usage, dict):
         return
     prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if type(prompt) is int and 0 <= prompt <= MOST_PROMPT:
+    if type(prompt) is int and 0 <= prompt <= MAX_PROMPT_TOKENS:
         exchange.counted_prompt = prompt
     elif type(prompt) is int:
         exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
     wanted, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
-    if type(output) is int and 0 < output <= max(wanted, events) + MOST_OVER:
+    if type(output) is int and 0 < output <= max(wanted, events) + MAX_SURPLUS_TOKENS:
         exchange.counted_output = output
     elif type(output) is int and output:
         counted = _shown(str(output).encode())

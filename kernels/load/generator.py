@@ -14,7 +14,7 @@ from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
 from kernels.measure.latency import NS_PER_MS
 
-MOST_IN_FLIGHT = 8192
+MAX_IN_FLIGHT = 8192
 REPEATED_AFTER_NS = 200_000_000
 """The pause of a user of a closed loop after a failed request; without it a failing server would be flooded."""
 TICK_SECONDS = 0.01
@@ -58,7 +58,7 @@ class LoadTrace:
 
     Times are nanoseconds of the monotonic clock. The load was steady from `counted_from_ns`, the end of the warm-up, to
     `stopped_ns`, when sending stopped. `loop_ns` holds the delay of each of the event loop's regular ticks. `overrun`
-    says that sending stopped because MOST_IN_FLIGHT requests were open. If several processes sent the load, `parts`
+    says that sending stopped because MAX_IN_FLIGHT requests were open. If several processes sent the load, `parts`
     holds what each of them sent.
     """
 
@@ -142,7 +142,7 @@ class Generator:
                     break
                 content = self._load.body(planned)
                 await self._timer.wait_until(due_ns)
-                if self._counts.open >= MOST_IN_FLIGHT or self._counts.total(OVERRUN):
+                if self._counts.open >= MAX_IN_FLIGHT or self._counts.total(OVERRUN):
                     self._counts.add(OVERRUN)
                     self.sent.overrun = True
                     break

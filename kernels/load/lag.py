@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernels.load.generator import LoadTrace
 from kernels.measure.intervals import percentile
 
-MOST_LAG_MS = 5.0
+MAX_LAG_MS = 5.0
 """A generator that is later than this at p99 measured itself; its measurement is void."""
 
 
@@ -15,7 +15,7 @@ def too_late(send_p99: float, loop_p99: float) -> bool:
     """Whether a measurement is void, by the ms at p99 by which requests and ticks were late: an open loop's arrivals
     were not those planned; a closed loop's users paused, which lowers rates and may shorten gaps between tokens.
     """
-    return max(send_p99, loop_p99) > MOST_LAG_MS
+    return max(send_p99, loop_p99) > MAX_LAG_MS
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Lag:
             return ""
         late, paused = max(self.send_p99, self.loop_p99), ""
         which = "The generator itself" if self.processes == 1 else f"One of the generator's {self.processes} processes"
-        if closed and self.send_p99 > MOST_LAG_MS:
+        if closed and self.send_p99 > MAX_LAG_MS:
             paused = "Its users paused for as long: times from sending are too long, rates too low. "
         return (
-            f"{which} was {late:.1f} ms late at p99, more than {MOST_LAG_MS:g}: this measurement is void. {paused}"
+            f"{which} was {late:.1f} ms late at p99, more than {MAX_LAG_MS:g}: this measurement is void. {paused}"
             "Give it a quieter machine or less load."
         )

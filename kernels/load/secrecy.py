@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 from urllib.parse import quote
 
-LEAST_OF_KEY, LEAST_OF_ENCODED = 4, 8
+MIN_KEY_CHARACTERS, MIN_ENCODED_CHARACTERS = 4, 8
 """So many characters in a row, of the key forwards or backwards or of an encoding of it, are taken for the key."""
 
 
@@ -29,7 +29,7 @@ def _pieces(key: str) -> set[str]:
         encoded |= {inner, inner.translate(str.maketrans("+/", "-_"))}
     return {
         piece
-        for group, least in ((forms, LEAST_OF_KEY), (encoded, LEAST_OF_ENCODED))
+        for group, least in ((forms, MIN_KEY_CHARACTERS), (encoded, MIN_ENCODED_CHARACTERS))
         for form in group
         for piece in _runs(form, least)
     }

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kernels.load import sockets
-from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadTrace
+from kernels.load.generator import MAX_IN_FLIGHT, Generator, LoadTrace
 
 
 class SenderDied(RuntimeError):
@@ -91,7 +91,7 @@ async def _sent(pipe: Connection, generator: Generator, begin_ns: int) -> LoadTr
 def main(descriptor: str) -> None:
     """The child's main function; `descriptor` is the number of its end of the pipe."""
     with Connection(int(descriptor)) as pipe, contextlib.suppress(EOFError, BrokenPipeError):
-        sockets.allow(2 * MOST_IN_FLIGHT)
+        sockets.allow(2 * MAX_IN_FLIGHT)
         try:
             generator = pipe.recv().generator()
             pipe.send(None)

@@ -14,7 +14,7 @@ from kernels.load.connection import Address
 from kernels.load.counts import Counts, bytes_of
 from kernels.load.generator import (
     LEAD_NS,
-    MOST_IN_FLIGHT,
+    MAX_IN_FLIGHT,
     PROGRESS_SECONDS,
     Generator,
     LoadDuration,
@@ -53,7 +53,7 @@ class Sending:
     async def run(self, progress: OnProgress = quiet) -> LoadTrace:
         """Sends the load; the exchanges come by intended time. Raises SenderDied, and what making a load raises."""
         if self.processes == 1:
-            sockets.allow(2 * MOST_IN_FLIGHT)
+            sockets.allow(2 * MAX_IN_FLIGHT)
             return await Generator(self.address, self.load(), self.limits).run(progress)
         with tempfile.TemporaryFile() as shared, contextlib.ExitStack() as running:
             shared.truncate(bytes_of(self.processes))

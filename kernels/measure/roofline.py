@@ -10,14 +10,14 @@ UNKNOWN_CHIP_MARGIN = 10.0
 """A CPU has no datasheet here: a rate above this many times its measured ceilings is rejected."""
 CACHED_BYTES = 256e6
 """Weights of a smaller model may stay in a GPU's cache from token to token: the memory's bandwidth bounds no time."""
-LARGEST_SHARE = 1.05
+MAX_FLOOR_SHARE = 1.05
 """A floor may be at most this share of the time that it bounds, and a part at most this share of the whole. Where it is
 more, one of the two measurements is wrong, and no conclusion is drawn from either."""
 
 
 def doubt(floor: float | None, ms: float) -> str:
     """A sentence when a time lies so far below its measured floor that one of the two must be wrong; "" otherwise."""
-    if not floor or floor <= LARGEST_SHARE * ms:
+    if not floor or floor <= MAX_FLOOR_SHARE * ms:
         return ""
     return f"Its {ms:.3g} ms lie below the floor of {floor:.3g} ms by the measured ceilings: one of the two is wrong."
 

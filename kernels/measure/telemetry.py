@@ -27,7 +27,7 @@ _THROTTLES = {
 _SAMPLES_PER_SNAPSHOT = 5
 """Other programs are looked for at every fifth sample, since listing processes takes longer than reading clocks."""
 
-_LEAST_CPU_SECONDS = 0.2
+_MIN_CPU_SECONDS = 0.2
 """Cores count their time in hundredths of a second, so less of it tells no share."""
 
 
@@ -109,7 +109,7 @@ class _OthersCpuTime:
     def share(self) -> float | None:
         """None where the time was too short to tell."""
         all_time, busy, own = (now - then for now, then in zip(self._end or self._now(), self._begin, strict=True))
-        return min(1.0, max(0.0, (busy - own) / all_time)) if all_time > _LEAST_CPU_SECONDS else None
+        return min(1.0, max(0.0, (busy - own) / all_time)) if all_time > _MIN_CPU_SECONDS else None
 
     @staticmethod
     def _now() -> tuple[float, float, float]:

@@ -199,7 +199,7 @@ def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float 
     return median_interval([ns / 1e3 for ns in spent])[0]
 
 
-SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000
+SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MAX_BUSY_CALLS = 0.3, 9, 20.0, 1000
 """Work before the first settled sample; samples; work between two of them in ms, and its most calls."""
 
 
@@ -209,7 +209,7 @@ def settled(call: Call, device: torch.device, timer: Timer | None = None) -> Tim
     if device.type != "cuda" and timer is None:
         return None
     timer = timer or timer_for(device)
-    repeats = max(1, min(MOST_BUSY, round(BUSY_MS / max(timer(call), 1e-6))))
+    repeats = max(1, min(MAX_BUSY_CALLS, round(BUSY_MS / max(timer(call), 1e-6))))
     until = time.monotonic() + SETTLING_SECONDS
     while time.monotonic() < until:
         _repeat(call, repeats)

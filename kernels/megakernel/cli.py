@@ -21,8 +21,8 @@ from kernels.model_files import catalogue
 from kernels.model_files.config import check_config
 from kernels.model_files.errors import ModelRefused
 
-SHOWN_MOST = 20
-DRAWN_MOST = 12
+MAX_SHOWN = 20
+MAX_DRAWN = 12
 """SMs that are drawn as text."""
 CAPACITY = 4096
 """Tokens of the caches that `describe` counts."""
@@ -115,10 +115,10 @@ def _validate(options: argparse.Namespace) -> int:
     began = time.monotonic()
     problems = validate(*ranks)
     seconds = time.monotonic() - began
-    for problem in problems[:SHOWN_MOST]:
+    for problem in problems[:MAX_SHOWN]:
         print(problem)
-    if len(problems) > SHOWN_MOST:
-        print(f"… and {len(problems) - SHOWN_MOST} more")
+    if len(problems) > MAX_SHOWN:
+        print(f"… and {len(problems) - MAX_SHOWN} more")
     count = sum(len(table) for program in ranks for table in program.instructions)
     what = f"{len(problems)} problems" if problems else "proven"
     layout = ranks[0].layout
@@ -196,7 +196,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def _show(timeline: trace.Timeline, layer: int) -> None:
     """The summary and one layer of some SMs as text."""
-    print("\n".join(trace.drawing(timeline, layer, range(0, timeline.sms, -(-timeline.sms // DRAWN_MOST)))))
+    print("\n".join(trace.drawing(timeline, layer, range(0, timeline.sms, -(-timeline.sms // MAX_DRAWN)))))
     print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
     for name, spent in trace.summary(timeline).items():
         print(f"{name:18}" + "".join(f"{us:10.1f}" for us in spent))

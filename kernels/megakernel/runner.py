@@ -35,7 +35,7 @@ from kernels.ops.sampling import Samplings, of_batch
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.readers import LOOK_NS
 
-FORCED_MOST = 1024
+MAX_FORCED_STEPS = 1024
 """Steps of one teacher-forced launch."""
 
 
@@ -262,8 +262,8 @@ class MegakernelRunner(Runner):
         (rows, length), batch, vocab = ids.shape, machine.layout.batch, self.shape.vocab
         out = torch.empty(rows, length - start, vocab, dtype=torch.float32, device=machine.gpu)
         filled = torch.nn.functional.pad(ids, (0, 1, 0, batch - rows)).T.contiguous()
-        for at in range(start, length, FORCED_MOST):
-            count = min(FORCED_MOST, length - at)
+        for at in range(start, length, MAX_FORCED_STEPS):
+            count = min(MAX_FORCED_STEPS, length - at)
             made = torch.empty(count, batch, vocab, dtype=torch.float32, device=machine.gpu)
             memory, host = pinned(count * batch, -1)
             forced = filled[at : at + count + 1].contiguous()

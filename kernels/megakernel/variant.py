@@ -8,7 +8,7 @@ from typing import Any
 
 from kernels.hardware import Gpu
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
-from kernels.megakernel.program.shape import BATCH_MOST
+from kernels.megakernel.program.shape import MAX_BATCH
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, register, register_like
 from kernels.runners.whole_model import TORCH_HELPERS, WholeModel
@@ -34,8 +34,8 @@ class Megakernel(WholeModel):
             return Refusal(f"device is {gpu.name}: the megakernel is written for Hopper (compute capability 9.0)")
         if case.weights != self.weights:
             return Refusal(f"weights are {case.weights}: {self.name} takes {self.weights}")
-        if case.batch > BATCH_MOST:
-            return Refusal(f"batch is {case.batch}: the megakernel serves 1 to {BATCH_MOST}")
+        if case.batch > MAX_BATCH:
+            return Refusal(f"batch is {case.batch}: the megakernel serves 1 to {MAX_BATCH}")
         if (case.gpus or 1) not in TENSOR_PARALLEL_SIZES:
             return Refusal(f"gpus is {case.gpus}: the megakernel runs on {', '.join(map(str, TENSOR_PARALLEL_SIZES))}")
         return None

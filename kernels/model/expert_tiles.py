@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHECKED, ROUNDING = 40, 2**-6
 """Tokens whose products are compared, and how far they may differ, over the largest value."""
-TIMED, MOST_SLOWER = (8, 512), 1.05
+TIMED, MAX_SLOWDOWN = (8, 512), 1.05
 """Tokens whose products are timed, and how many times as long as those of rows the ones of tiles may take."""
 _OWN: "WeakKeyDictionary[Any, torch.Tensor]" = WeakKeyDictionary()
 """The tiles of each model that has them in the place of its experts."""
@@ -124,7 +124,7 @@ def check_builds(model: Any, gpu: Gpu) -> Iterator[Build]:
 
 
 def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
-    """Raises ValueError where the products of a layer's tiles take more than MOST_SLOWER times as long as those of its
+    """Raises ValueError where the products of a layer's tiles take more than MAX_SLOWDOWN times as long as those of its
     rows, which leave the activation out, for few or for many tokens that fall evenly to the experts.
     """
     w, tiled = _both(config, mlp, tiles)
@@ -132,7 +132,7 @@ def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
         x, offs = _rows_of(w, m)
         calls = {name: _products(own, m, x, offs) for name, own in (("rows", w), ("tiles", tiled))}
         times = interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
-        if times["tiles"].ms > MOST_SLOWER * times["rows"].ms:
+        if times["tiles"].ms > MAX_SLOWDOWN * times["rows"].ms:
             took = f"{times['tiles'].ms:.3g} ms of tiles, {times['rows'].ms:.3g} of rows"
             raise ValueError(f"the products of a layer for {m} tokens take {took}")
 

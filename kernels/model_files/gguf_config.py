@@ -66,7 +66,7 @@ SCALE_OF_27B = {("gemma2", 46): 144, ("gemma3", 62): 168}
 """`query_pre_attn_scalar`, which GGUF does not store: of Gemma's largest models, by their layers. Others have 256."""
 QUERY_SCALE = 256
 YARN_FIELDS = {"yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"}
-LEAST_FACTOR, MAX_FACTOR = 0.999, 1e6
+MIN_FACTOR, MAX_FACTOR = 0.999, 1e6
 CLOSE = 1e-4
 """Relative difference of rotary factors in float32."""
 
@@ -259,7 +259,7 @@ def _factors(tensor: Tensor, file: str, path: Path) -> tuple[float, ...]:
     with path.open("rb") as stream:
         stream.seek(tensor.start)
         factors = struct.unpack(f"<{count}f", stream.read(4 * count))
-    if not all(LEAST_FACTOR < factor < MAX_FACTOR for factor in factors):
+    if not all(MIN_FACTOR < factor < MAX_FACTOR for factor in factors):
         raise ModelRefused(file, tensor.name, "the factors of rotary embeddings are at least 1")
     return factors
 

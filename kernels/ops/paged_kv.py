@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kernels.quant.formats import E4M3_MOST
+from kernels.quant.formats import E4M3_MAX
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ def slots(
 
 def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
     """Keys or values [..., kv_heads, head_dim] divided by their head's scale, cut off at the largest e4m3."""
-    return (rows / scale[:, None]).clamp(-E4M3_MOST, E4M3_MOST)
+    return (rows / scale[:, None]).clamp(-E4M3_MAX, E4M3_MAX)
 
 
 def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
 from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, scaled, shuffled_pages, slots
-from kernels.quant.formats import E4M3_MOST
+from kernels.quant.formats import E4M3_MAX
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +77,7 @@ class RopeCase(BaseCase):
         scales: Arguments = {}
         if self.kv_dtype is not None:
             caches = {name: cache.to(torch.float8_e4m3fn) for name, cache in caches.items()}
-            shares = torch.linspace(0.5, 1.0, self.kv_heads, device=make.device) / E4M3_MOST
+            shares = torch.linspace(0.5, 1.0, self.kv_heads, device=make.device) / E4M3_MAX
             scales = {
                 name: shares * (rows.abs().amax().float() if rows.numel() else 1)
                 for name, rows in (("k_scale", k), ("v_scale", v))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from kernels.runners import Runner
 
-LARGEST_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9} | dict.fromkeys(
+MAX_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9} | dict.fromkeys(
     (*INT4, "mxfp4"), 0.9
 )
 """Largest relative difference of logits that rounding to a precision explains.
@@ -37,7 +37,7 @@ def refusal(difference: float, precision: str, own: float = 0.0) -> str | None:
     """A sentence if a relative difference is too large for the precision, else None. `own` is a mixture's from itself
     where torch adds in another order: rounding then chooses other experts.
     """
-    allowed = max(LARGEST_DIFFERENCE[precision], OWN_TIMES * own)
+    allowed = max(MAX_DIFFERENCE[precision], OWN_TIMES * own)
     if difference <= allowed:
         return None
     return f"Its logits differ from the model's by {difference:.1%}; rounding to {precision} explains {allowed:.0%}."

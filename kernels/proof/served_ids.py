@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.runners import Runner
 
-LARGEST_OVER_MEAN = 4.0
+MAX_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal.
 
 Of trained weights they are not. An H200's megakernel served 99,136 greedy ids of SmolLM2-135M-Instruct after random
@@ -33,14 +33,14 @@ So where the mean gap is small, the runner's own logits decide, behind a prompt 
 
 OUTLIER_MEAN_SHARE = 0.2
 """The runner's own logits decide up to this share of the mean gap allowed. The mean of those 99,136 gaps is 0.0002."""
-OUTLIER_LARGEST = 2.0
+MAX_OUTLIER_GAP = 2.0
 """The largest gap allowed then. The gap of a random id is about 4."""
 OUTLIER_ANSWERS = 0.02
-"""The share of a server's answers that may have larger gaps than LARGEST_OVER_MEAN allows; one answer always may. A
+"""The share of a server's answers that may have larger gaps than MAX_OVER_MEAN allows; one answer always may. A
 server's own logits are not known.
 """
 
-LARGEST_OVER_MEAN_LOSSY = 6.0
+MAX_OVER_MEAN_LOSSY = 6.0
 """The same of precisions below 16 bits, by the reference's logits.
 
 16 bits err by a third of what is allowed. fp8 errs by 15 to 20 %, where 25 % are allowed. At 19.6 % the largest of
@@ -72,13 +72,13 @@ class LogitGaps:
         """Why the ids are not the model's, in a sentence; None where they are.
 
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
-        one alone may have the largest gap allowed. In 16 bits single gaps may be larger, up to OUTLIER_LARGEST, where
+        one alone may have the largest gap allowed. In 16 bits single gaps may be larger, up to MAX_OUTLIER_GAP, where
         they are `explained`, as by the runner's own logits.
         """
-        lossy = allowed > LARGEST_DIFFERENCE["bf16"]
-        if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed and self.largest <= OUTLIER_LARGEST:
+        lossy = allowed > MAX_DIFFERENCE["bf16"]
+        if explained and not lossy and self.mean <= OUTLIER_MEAN_SHARE * allowed and self.largest <= MAX_OUTLIER_GAP:
             return None
-        largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
+        largest = (MAX_OVER_MEAN_LOSSY if lossy else MAX_OVER_MEAN) * allowed
         beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
         return f"The ids that it served are not the model's: {beyond}" if beyond else None
 
@@ -86,7 +86,7 @@ class LogitGaps:
         """Why ids contradict the logits of the runner that served them; else None. `allowed` is what rounding to its
         *activations* explains. Of few ids one alone may have the largest gap allowed.
         """
-        largest = LARGEST_OVER_MEAN * allowed
+        largest = MAX_OVER_MEAN * allowed
         beyond = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
         return f"The ids that it served contradict its own logits: {beyond}" if beyond else None
 
@@ -122,7 +122,7 @@ def judge(
     runner's own logits too, whose distance from the model is judged separately. In 16 bits these are behind a prompt
     that is read as in `generate`. Raises ValueError as `logit_gaps`.
     """
-    allowed, activations = (LARGEST_DIFFERENCE[precision] for precision in precisions)
+    allowed, activations = (MAX_DIFFERENCE[precision] for precision in precisions)
     lossy, is_own = allowed > activations, reference is runner
     gaps = joined([logit_gaps(reference, *batch, as_generated=is_own and not lossy) for batch in served])
     if is_own:
@@ -195,7 +195,7 @@ def answers_refusal(answers: Sequence[LogitGaps], allowed: float) -> str | None:
     """Why a server's answers are not the model's, by their gaps, in a sentence; else None. `allowed` as in
     `LogitGaps.refusal`; in 16 bits OUTLIER_ANSWERS may have larger gaps, the means of none.
     """
-    beyond = [answer for answer in answers if answer.largest > LARGEST_OVER_MEAN * allowed]
+    beyond = [answer for answer in answers if answer.largest > MAX_OVER_MEAN * allowed]
     few = len(beyond) <= max(1, OUTLIER_ANSWERS * len(answers))
     return joined(answers).refusal(allowed, few and all(answer.mean <= allowed for answer in beyond))
 

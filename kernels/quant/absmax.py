@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels.quant import e2m1, mxfp4
-from kernels.quant.formats import E4M3_MOST, INT4
+from kernels.quant.formats import E4M3_MAX, INT4
 from kernels.quant.quantised_matrix import GROUP, MIDDLE, QUANTISERS, fp8_rows, int8_groups
 
 NVFP4_BLOCK = 16
@@ -58,8 +58,8 @@ def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
 def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
     """e2m1 with an e4m3 scale per 16 values of a row, and one float32 scale for the whole tensor."""
     blocks = _groups(weight.float(), NVFP4_BLOCK)
-    tensor_scale = max(float(blocks.abs().max()) / (6 * E4M3_MOST), 1e-30)
-    scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=E4M3_MOST).to(torch.float8_e4m3fn)
+    tensor_scale = max(float(blocks.abs().max()) / (6 * E4M3_MAX), 1e-30)
+    scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=E4M3_MAX).to(torch.float8_e4m3fn)
     unit = scales.float() * tensor_scale
     shares = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
     return QuantisedWeight(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from kernels.quant import e2m1
 from kernels.quant.absmax import nvfp4_absmax
-from kernels.quant.formats import E4M3_MOST, Scales
+from kernels.quant.formats import E4M3_MAX, Scales
 
 BlockScales = Literal["block32", "block16"]
 VALUES: dict[str, int] = {"block32": 32, "block16": 16}
@@ -58,7 +58,7 @@ def rounded(x: Tensor, scales: BlockScales) -> Rounded:
         packed = nvfp4.codes[:, ::2] | nvfp4.codes[:, 1::2] << 4
         return Rounded(packed.contiguous(), nvfp4.scales.view(torch.uint8), nvfp4.tensor_scale)
     blocks = x.float().unflatten(1, (-1, block))
-    exponents = torch.ceil(torch.log2(blocks.abs().amax(dim=2).clamp_min(2.0**-_BIAS) / E4M3_MOST)).clamp(-_BIAS, _BIAS)
+    exponents = torch.ceil(torch.log2(blocks.abs().amax(dim=2).clamp_min(2.0**-_BIAS) / E4M3_MAX)).clamp(-_BIAS, _BIAS)
     values = (blocks * torch.exp2(-exponents)[..., None]).to(torch.float8_e4m3fn).flatten(1)
     return Rounded(values, (exponents + _BIAS).to(torch.uint8), 1.0)
 

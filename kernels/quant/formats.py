@@ -10,7 +10,7 @@ Scales = Literal["tensor", "row", "block", "block32", "block16"]
 FLOAT_SCALES: tuple[Scales | None, ...] = ("tensor", "row", "block")
 """Scales in float32, of e4m3 values."""
 
-E4M3_MOST = 448.0
+E4M3_MAX = 448.0
 """The largest e4m3 number."""
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

@@ -13,10 +13,10 @@ from torch import Tensor
 from kernels.quant import e2m1
 from kernels.quant.quantised_matrix import (
     BLOCK,
-    E2M1_MOST,
-    E4M3_MOST,
+    E2M1_MAX,
+    E4M3_MAX,
     GROUP,
-    INT4_MOST,
+    INT4_MAX,
     QuantisedMatrix,
     best_blocks,
     check_finite,
@@ -71,12 +71,12 @@ class _Fp8:
     """e4m3 codes with a power of two per row."""
 
     def __init__(self, matrices: Tensor) -> None:
-        self._scales = power_of_two(matrices.abs().amax(dim=2) / E4M3_MOST)
+        self._scales = power_of_two(matrices.abs().amax(dim=2) / E4M3_MAX)
         self._codes = torch.empty(matrices.shape, dtype=torch.uint8, device=matrices.device)
 
     def column(self, ahead: Tensor, at: int) -> Tensor:
         """Rounds column `at`, the first of `ahead` [columns, n, rows]; its values [n, rows]."""
-        codes = (ahead[0] / self._scales).clamp(-E4M3_MOST, E4M3_MOST).to(torch.float8_e4m3fn)
+        codes = (ahead[0] / self._scales).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
         self._codes[:, :, at] = codes.view(torch.uint8)
         return codes.float() * self._scales
 
@@ -89,7 +89,7 @@ class _Nvfp4:
 
     def __init__(self, matrices: Tensor) -> None:
         n, rows, columns = matrices.shape
-        self._scales = power_of_two(matrices.abs().amax(dim=(1, 2)) / (E4M3_MOST * E2M1_MOST))
+        self._scales = power_of_two(matrices.abs().amax(dim=(1, 2)) / (E4M3_MAX * E2M1_MAX))
         self._codes = torch.empty(matrices.shape, dtype=torch.uint8, device=matrices.device)
         self._blocks = torch.empty(n, rows, columns // BLOCK, dtype=torch.uint8, device=matrices.device)
         self._unit = matrices.new_ones(n, rows)
@@ -121,7 +121,7 @@ class _Int4:
         if at % GROUP == 0:
             self._scales[:, :, at // GROUP] = int4_scales(ahead[:GROUP].permute(1, 2, 0))
         scales = self._scales[:, :, at // GROUP]
-        codes = int_codes(ahead[0][..., None], scales, INT4_MOST)[..., 0]
+        codes = int_codes(ahead[0][..., None], scales, INT4_MAX)[..., 0]
         self._codes[:, :, at] = codes.to(torch.int8).view(torch.uint8)
         return codes * scales.float()
 

@@ -7,7 +7,7 @@ from kernels.quant import e2m1
 
 BLOCK = 32
 """Columns that share a scale."""
-BIAS, LARGEST_EXPONENT, LARGEST_SCALE = 127, 2, 240
+BIAS, MAX_EXPONENT, MAX_SCALE = 127, 2, 240
 """Of a scale's exponent; the exponent of the largest e2m1 number, 6; and the largest scale: kernels add 14 to it."""
 
 
@@ -19,9 +19,9 @@ def mxfp4_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
     missing = -weight.shape[1] % BLOCK
     blocks = torch.nn.functional.pad(weight.float(), (0, missing)).unflatten(1, (-1, BLOCK))
     largest = blocks.abs().amax(-1)
-    exponents = torch.where(largest > 0, torch.frexp(largest).exponent - 1 - LARGEST_EXPONENT, 0).clamp(min=-BIAS)
+    exponents = torch.where(largest > 0, torch.frexp(largest).exponent - 1 - MAX_EXPONENT, 0).clamp(min=-BIAS)
     scales = exponents + BIAS
-    if not bool((torch.isfinite(largest) & (scales <= LARGEST_SCALE)).all()):
+    if not bool((torch.isfinite(largest) & (scales <= MAX_SCALE)).all()):
         raise ValueError("weight: it holds numbers that are not finite or too large for mxfp4")
     codes = e2m1.codes(torch.ldexp(blocks, -exponents[..., None]))
     return codes.flatten(1)[:, : weight.shape[1]].contiguous(), scales.to(torch.uint8)

@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 
 from kernels.quant import e2m1
-from kernels.quant.formats import E4M3_MOST, FP8_LAYERS
+from kernels.quant.formats import E4M3_MAX, FP8_LAYERS
 
-E4M3_LEAST_NORMAL, E2M1_MOST = 2.0**-6, 6.0
+E4M3_MIN_NORMAL, E2M1_MAX = 2.0**-6, 6.0
 ROUNDED_UP = 1.001
-"""How much a row's largest value over its scale may exceed E4M3_MOST by the rounding of a quotient."""
+"""How much a row's largest value over its scale may exceed E4M3_MAX by the rounding of a quotient."""
 BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
 GROUP = 32
 """Columns that share a float16 scale in int8 and int4, as in GGUF's Q8_0, Q4_0 and Q4_1."""
 WIDE_GROUPS = 2, 4
 """Groups that share a scale and a zero point in int4_zero: at least, and where it is rounded here, as by AWQ."""
-MIDDLE, CODE_MOST = 8, 15
+MIDDLE, MAX_CODE = 8, 15
 """The code of four bits that stands for 0 where there are no zero points, and the largest one."""
-INT8_MOST, INT4_MOST = 127, 7
+INT8_MAX, INT4_MAX = 127, 7
 INT4_FULL = (-8.0, -9.0, -8.5, -7.5, -7.0, -6.5, 7.5, 7.0, 6.5)
 """Candidates for the code of a group's largest value, before it is rounded and clamped; that with the least error is
 used. Q4_0 has the first one alone."""
@@ -129,8 +129,8 @@ def fp8_rows(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
     """
     check_finite(weight, "fp8")
     if (scales := stored_row_scales([weight])) is None:
-        scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
-        fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MOST * ROUNDED_UP)
+        scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MAX)
+        fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MAX * ROUNDED_UP)
         if not bool(fits.all()):
             raise ValueError(f"weight: the scales on {weight.device} are smaller than its rows need")
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
@@ -150,7 +150,7 @@ def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantis
     check_finite(weight, "nvfp4")
     if weight.shape[1] % BLOCK:
         raise ValueError(f"weight: {weight.shape[1]} columns are no multiple of {BLOCK}, the block of nvfp4")
-    tensor = power_of_two((weight.abs().amax() if largest is None else largest).float() / (E4M3_MOST * E2M1_MOST))
+    tensor = power_of_two((weight.abs().amax() if largest is None else largest).float() / (E4M3_MAX * E2M1_MAX))
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     scales = torch.empty(len(weight), weight.shape[1] // BLOCK, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
@@ -178,7 +178,7 @@ def best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def _block_scale(blocks: Tensor, full: float) -> Tensor:
     """e4m3 scales of blocks [rows, n, 16] that bring the largest of each near `full`; never a subnormal number."""
-    wanted = (blocks.abs().amax(-1) / full).clamp(E4M3_LEAST_NORMAL, E4M3_MOST)
+    wanted = (blocks.abs().amax(-1) / full).clamp(E4M3_MIN_NORMAL, E4M3_MAX)
     return wanted.to(torch.float8_e4m3fn)
 
 
@@ -239,12 +239,12 @@ def int8_groups(weight: Tensor) -> QuantisedMatrix:
     """
 
     def scaled(groups: Tensor) -> Tensor:
-        wanted = groups.abs().amax(-1) / INT8_MOST
+        wanted = groups.abs().amax(-1) / INT8_MAX
         nearest = wanted.half()
         above = (nearest.view(torch.int16) + 1).view(torch.float16)
         return torch.where(nearest.float() < wanted, above, nearest)
 
-    return _integers(weight, "int8", INT8_MOST, scaled)
+    return _integers(weight, "int8", INT8_MAX, scaled)
 
 
 @torch.no_grad()
@@ -256,7 +256,7 @@ def int4_groups(weight: Tensor) -> QuantisedMatrix:
         wide = int8_groups(weight)
         if in_range(wide.codes.view(torch.int8) + MIDDLE):
             return wide
-    return _integers(weight, "int4", INT4_MOST, int4_scales, stored=False)
+    return _integers(weight, "int4", INT4_MAX, int4_scales, stored=False)
 
 
 @torch.no_grad()
@@ -276,8 +276,8 @@ def int4_zero(weight: Tensor) -> QuantisedMatrix:
 
     def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
         least, most = _reached(groups, WIDE_GROUPS[1])
-        scales = ((most.clamp(min=0) - least.clamp(max=0)) / CODE_MOST).half()
-        zeros = torch.where(scales > 0, -least.clamp(max=0) / scales.float(), 0).round().clamp(0, CODE_MOST)
+        scales = ((most.clamp(min=0) - least.clamp(max=0)) / MAX_CODE).half()
+        zeros = torch.where(scales > 0, -least.clamp(max=0) / scales.float(), 0).round().clamp(0, MAX_CODE)
         return scales, zeros.to(torch.int8)
 
     return _with_zeros(weight, "int4", rounded)
@@ -290,7 +290,7 @@ def int4_minimum(weight: Tensor) -> QuantisedMatrix:
 
     def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
         least, most = _reached(groups, 1)
-        return ((most - least) / CODE_MOST).half(), least.half()
+        return ((most - least) / MAX_CODE).half(), least.half()
 
     return _with_zeros(weight, "int4", rounded, known)
 
@@ -312,7 +312,7 @@ def in_pairs(groups: Tensor) -> bool:
 
 def in_range(codes: Tensor) -> bool:
     """Whether all codes are 0 to 15."""
-    return bool(((codes >= 0) & (codes <= CODE_MOST)).all())
+    return bool(((codes >= 0) & (codes <= MAX_CODE)).all())
 
 
 def _with_zeros(
@@ -333,7 +333,7 @@ def _with_zeros(
         )
         unit, zero = scales.float()[..., None], zeros.float()[..., None]
         lifted = (groups - zero) / unit if zeros.is_floating_point() else groups / unit + zero
-        exact = torch.where(unit != 0, lifted, 0).round().clamp(0, CODE_MOST)
+        exact = torch.where(unit != 0, lifted, 0).round().clamp(0, MAX_CODE)
         codes[rows] = exact.flatten(1)[:, :columns].to(torch.uint8)
         scales_and_zeros.append((scales, zeros))
     scales, zeros = (torch.cat(each) for each in zip(*scales_and_zeros, strict=True))
@@ -348,7 +348,7 @@ def int4_scales(groups: Tensor) -> Tensor:
     best, least = (largest / INT4_FULL[0]).half(), torch.full_like(largest, torch.inf)
     for full in INT4_FULL:
         scale = (largest / full).half()
-        error = (int_codes(groups, scale, INT4_MOST) * scale.float()[..., None] - groups).square().sum(-1)
+        error = (int_codes(groups, scale, INT4_MAX) * scale.float()[..., None] - groups).square().sum(-1)
         best, least = torch.where(error < least, scale, best), torch.minimum(error, least)
     return best
 

@@ -8,7 +8,7 @@ scale maps the largest value of its group to 448.
 import torch
 from torch.nn.functional import pad
 
-from kernels.quant.formats import E4M3_MOST, Scales
+from kernels.quant.formats import E4M3_MAX, Scales
 
 BLOCK = 128
 
@@ -39,7 +39,7 @@ def through_fp8(y: torch.Tensor) -> torch.Tensor:
 
 def _quantised(x: torch.Tensor, scales: Scales, rows: int) -> Scaled:
     wide = x.float()
-    factors = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / E4M3_MOST
+    factors = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / E4M3_MAX
     return (wide / _spread(factors, x.shape)).to(torch.float8_e4m3fn), factors
 
 

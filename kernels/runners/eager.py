@@ -16,7 +16,7 @@ from kernels.model.loading import kind_of
 from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
 from kernels.runners.base import Generation, Runner, check_request
 
-MOST_ELEMENTS = 1 << 28
+MAX_ELEMENTS = 1 << 28
 """The most elements of a linear layer's weight that are in float32 at once: 1 GiB."""
 
 
@@ -97,7 +97,7 @@ class Float32Runner(EagerRunner):
     """`logits` of token ids are those of the model with its weights cast to float32, and with float32 activations.
 
     The memory of one module's weights in float32 is taken beside the model, such as a layer's experts; of an embedding
-    that of the rows which are read, and of a linear layer MOST_ELEMENTS at a time. Weights keep their memory, so CUDA
+    that of the rows which are read, and of a linear layer MAX_ELEMENTS at a time. Weights keep their memory, so CUDA
     graphs that read them stay valid.
     """
 
@@ -115,7 +115,7 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
         if type(module) is torch.nn.Embedding:
             handles.append(module.register_forward_hook(lambda *given: given[-1].float()))
             continue
-        if type(module) is torch.nn.Linear and module.weight.numel() > MOST_ELEMENTS:
+        if type(module) is torch.nn.Linear and module.weight.numel() > MAX_ELEMENTS:
             module.forward = partial(_linear_by_rows, module)  # type: ignore[method-assign]
             by_rows.append(module)
             continue
@@ -143,7 +143,7 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
 
 def _linear_by_rows(module: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
     """The module's output in float32, from a block of its weight's rows after the other."""
-    rows = max(1, MOST_ELEMENTS // module.in_features)
+    rows = max(1, MAX_ELEMENTS // module.in_features)
     blocks = module.weight.split(rows)
     biases = [None] * len(blocks) if module.bias is None else [block.float() for block in module.bias.split(rows)]
     return torch.cat([F.linear(x, block.float(), bias) for block, bias in zip(blocks, biases, strict=True)], dim=-1)

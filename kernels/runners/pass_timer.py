@@ -20,7 +20,7 @@ ROUNDS = 5
 ROUND_MS = 6.0
 """A round repeats the pass for about this many ms, at least twice."""
 
-LEAST_FREE = 0.4
+MIN_FREE_SHARE = 0.4
 """Share of the GPU's memory that is free before plans are captured."""
 
 
@@ -61,7 +61,7 @@ class GraphTimer:
         device = self._model.embedding.device
         if device.type == "cuda":
             free, total = torch.cuda.mem_get_info(device)
-            if free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) < LEAST_FREE * total:
+            if free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) < MIN_FREE_SHARE * total:
                 self._packed.clear()
 
     def _captured(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:

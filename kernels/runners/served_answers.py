@@ -8,12 +8,12 @@ from functools import partial
 from statistics import median
 
 from kernels.model.loading import answer_of, kind_of
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
+from kernels.proof.logit_gate import MAX_DIFFERENCE, difference
 from kernels.proof.served_ids import Judged, LogitGaps, joined, judge, logit_gaps
 from kernels.runners.base import Runner
 from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
 
-MOST_LATE, MOST_LATE_S = 0.1, 1e-3
+MAX_LATE_SHARE, MAX_LATE_S = 0.1, 1e-3
 """The median answer may be read later than the runner states by this share of a request and this many seconds."""
 ALTERNATIONS, CONTRADICTIONS = 14, 12
 """Of so many pairs of a whole request and one for exactly the first tokens, so many have to contradict the times.
@@ -69,7 +69,7 @@ def judge_kept(
     model's; "" where they are. `precision` is the runner's that rounds most; the ids are `explained` where its own
     logits give them.
     """
-    most = LARGEST_DIFFERENCE[precision]
+    most = MAX_DIFFERENCE[precision]
     if kind_of(reference.model) != "decoder":
         return None, _other_output(reference, "the model's", kept, most) or ""
     gaps = joined([logit_gaps(reference, batch.prompt, batch.tokens) for batch in kept])
@@ -82,7 +82,7 @@ def _other_outputs(
     """A sentence when timed answers that are no ids are wrong, by the reference and the runner's own; else None."""
     if clients.kind == "decoder":
         return None
-    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)
+    runner, (allowed, activations) = clients.runner, (MAX_DIFFERENCE[precision] for precision in precisions)
     sides = [(reference, "the model's", allowed)] if reference is not runner else []
     sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
     return next(filter(None, (_other_output(side, whose, kept, most) for side, whose, most in sides)), None)
@@ -117,7 +117,7 @@ def _other_times(clients: Clients) -> str | None:
     if any(list(times) != sorted(times) for times in stated_ns) or min(clients.unstated_s) < 0:
         return "It states times that cannot be: out of order, before the request, or after its ids could be read."
     late, stated = median(clients.unstated_s), median(served.service_s for served in clients.served)
-    if late <= MOST_LATE_S + MOST_LATE * stated:
+    if late <= MAX_LATE_S + MAX_LATE_SHARE * stated:
         return None
     return (
         f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
@@ -152,8 +152,8 @@ def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> 
                 batch, seconds = clients.ask(tokens)
                 batches.append(batch)
                 batches_s.append(seconds)
-        early = _below(stated_s, batches_s, MOST_LATE, MOST_LATE_S + min(clients.unstated_s))
-        late = _below(batches_s, stated_s, 0.0, MOST_LATE_S + MOST_LATE * served.service_s)
+        early = _below(stated_s, batches_s, MAX_LATE_SHARE, MAX_LATE_S + min(clients.unstated_s))
+        late = _below(batches_s, stated_s, 0.0, MAX_LATE_S + MAX_LATE_SHARE * served.service_s)
         if max(early, late) >= CONTRADICTIONS:
             return (
                 f"It states {1e3 * min(stated_s):.3g} ms until token {tokens:,} of a request; where {tokens:,} were "

@@ -21,7 +21,7 @@ BEHIND = 1.3
 """A runner-up slower than the best by more than this factor is not tried in the whole model."""
 MISSING_MS = 1e6
 """The time assumed for a case without any option, so that its arrangement is used only if all others lack one too."""
-LEAST_GAIN = 0.003
+MIN_GAIN = 0.003
 """A change must save this share of a pass's time to be kept."""
 SHOWN = ("linear", "attention", "step_attention")
 """Ops that a note names to distinguish one arrangement from another."""
@@ -66,12 +66,12 @@ class ChosenOps:
 
 
 def search_plan(
-    layer_ops: "LayerOps", options: OptionTable, timer: PassTimer | None, goes_on: Callable[[], bool]
+    layer_ops: "LayerOps", options: OptionTable, timer: PassTimer | None, keep_going: Callable[[], bool]
 ) -> ChosenOps:
-    """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
+    """The best ops for every pass of the model. Without a timer, or if `keep_going` is false, separate times decide."""
     chosen = ChosenOps()
     for queries, _ in layer_ops.traffic.phases:
-        _search_pass(layer_ops, queries, options, timer, goes_on, chosen)
+        _search_pass(layer_ops, queries, options, timer, keep_going, chosen)
     return chosen
 
 
@@ -80,7 +80,7 @@ def _search_pass(
     queries: int,
     options: OptionTable,
     timer: PassTimer | None,
-    goes_on: Callable[[], bool],
+    keep_going: Callable[[], bool],
     chosen: ChosenOps,
 ) -> None:
     final = [_best(options, case) for case in layer_ops.final_ops()]
@@ -88,18 +88,18 @@ def _search_pass(
     plans = [_merged(final, [_best(options, case) for case in cases]) for cases in ranked[:ARRANGEMENTS]]
     fixed = list(chosen.ops)
     plan = plans[0]
-    if timer is not None and goes_on():
+    if timer is not None and keep_going():
         plan, ms = _race(queries, timer, plans, fixed, chosen)
         for planned in plan.copy():
             op = planned
             for alternative in _alternatives(options, planned):
-                if not goes_on():
+                if not keep_going():
                     break
                 swapped = [alternative if planned is op else planned for planned in plan]
                 before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
                 if math.inf in (before, after):
                     continue
-                better = after < before * (1 - LEAST_GAIN)
+                better = after < before * (1 - MIN_GAIN)
                 chosen.notes.append(_swap_note(queries, op, alternative, before, after, better))
                 if better:
                     plan, op, ms = swapped, alternative, after

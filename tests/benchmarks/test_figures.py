@@ -10,7 +10,7 @@ from benchmarks import figures, tables
 from benchmarks.documents import RESULTS, document
 from benchmarks.tables import several_gpus
 from benchmarks.tables.writing import NOT_MEASURED
-from kernels.measure.roofline import LARGEST_SHARE
+from kernels.measure.roofline import MAX_FLOOR_SHARE
 
 ROOT = Path(__file__).parents[2]
 TABLES = {name: cache(made) for name, made in tables.TABLES.items()}
@@ -91,7 +91,7 @@ def test_no_table_shows_a_share_that_is_impossible(name):
     header, _, *lines = ([cell.strip() for cell in line.split("|")] for line in TABLES[name]().splitlines())
     shares = [at for at, cell in enumerate(header) if cell.startswith(("share of", "less 3.0"))]
     shown = [line[at] for line in lines for at in shares if re.fullmatch(r"[\d.]+", line[at])]
-    assert all(float(each) <= LARGEST_SHARE for each in shown)
+    assert all(float(each) <= MAX_FLOOR_SHARE for each in shown)
 
 
 def test_every_table_is_in_a_document_and_written_anew_between_its_markers():

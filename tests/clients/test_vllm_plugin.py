@@ -11,8 +11,8 @@ import pytest
 import torch
 from kernel_workbench_vllm import decode_step, vllm_interface
 from kernel_workbench_vllm.decode_step import (
-    MOST_ROWS,
-    MOST_ROWS_OF_SEVERAL,
+    MAX_ROWS,
+    MAX_ROWS_OF_SEVERAL,
     DecodeStep,
     DecodeSteps,
     DraftWriter,
@@ -62,7 +62,7 @@ def engine_model(model: Any) -> EngineModel:
 
 
 def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
-    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MOST_ROWS + 1], Pages(8, 64))
+    steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MAX_ROWS + 1], Pages(8, 64))
     assert list(steps.steps) == [2]
     pages = [torch.zeros(20, 8, 2, 2 * 16).permute(0, 2, 1, 3) for _ in range(2)]  # as vLLM keeps them
     caches = [vllm_interface.halves(each) for each in pages]
@@ -76,7 +76,7 @@ def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
 
 
 def test_several_places_are_written_with_what_the_model_chooses(model: Any) -> None:
-    sizes = [2, MOST_ROWS_OF_SEVERAL, MOST_ROWS_OF_SEVERAL + 1]
+    sizes = [2, MAX_ROWS_OF_SEVERAL, MAX_ROWS_OF_SEVERAL + 1]
     steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], sizes, Pages(8, 64), choose=True)
     assert list(steps.steps) == sizes[:2]
     caches = empty_caches(20)

@@ -98,7 +98,7 @@ def test_the_table_says_which_generations_a_variant_serves():
 
 def test_they_compile_for_hopper_without_spilling() -> None:
     from kernels.server.execution import embed_triton, rows_triton
-    from kernels.server.execution.sampling_triton import BLOCK, MOST_SPLITS, WARPS, _parts, _pick
+    from kernels.server.execution.sampling_triton import BLOCK, MAX_SPLITS, WARPS, _parts, _pick
 
     types = {
         "rows": ("*bf16", "i32:16", "i32:16"),
@@ -109,7 +109,9 @@ def test_they_compile_for_hopper_without_spilling() -> None:
     constants = {"BLOCK": BLOCK}
     assert stack_bytes(_parts, types, constants, WARPS, 3) == 0
     assert (
-        stack_bytes(_pick, types | {"to": ("*i64", "*i64")}, constants | {"MOST": MOST_SPLITS, "BITS": 16}, WARPS, 3)
+        stack_bytes(
+            _pick, types | {"to": ("*i64", "*i64")}, constants | {"PADDED_SPLITS": MAX_SPLITS, "BITS": 16}, WARPS, 3
+        )
         == 0
     )
     embed = {"given": "*i64", "source": "*i64", "last": "*i64", "table": "*bf16", "out": "*bf16", "hidden": "i32:16"}

@@ -112,7 +112,7 @@ def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: 
 )
 def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, monkeypatch, model, sentence):
     if model == "stub-silent":
-        monkeypatch.setattr("workers.loadtest.endpoint.session.LEAST_TIME_OUT", 0.3)
+        monkeypatch.setattr("workers.loadtest.endpoint.session.MIN_TIME_OUT", 0.3)
         monkeypatch.setattr("workers.loadtest.endpoint.session.TIME_OUT_SHARE", 0.01)
     there = at(stub.url, model)
     there.measure("before verify")
@@ -202,7 +202,7 @@ def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
 
 @pytest.mark.parametrize("model", ["stub", "stub-401"])
 def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model):
-    monkeypatch.setattr("workers.loadtest.endpoint.load_search.LEAST_SECONDS", 0.6)
+    monkeypatch.setattr("workers.loadtest.endpoint.load_search.MIN_SECONDS", 0.6)
     named = {"url": stub.url, "model": model, "key": KEY}
     asked = document(seconds=8, endpoint=named, load={"most_users": 2}, sampling={"temperature": 1})
     asked = asked.model_copy(update={"stage": "load"})

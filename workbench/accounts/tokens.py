@@ -15,7 +15,7 @@ from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.storage import database, disk
 
-MOST_LIVING = 100
+MAX_ACTIVE_TOKENS = 100
 """The most tokens of one person in one organisation that are neither revoked nor expired."""
 _LAST_USED_STEP = timedelta(minutes=1)
 
@@ -35,8 +35,8 @@ def issue(
     """Makes a token that ends after `days`, or never. Returns it and its secret, which is not stored."""
     living = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
     there = ApiToken.objects.filter(living, organisation=organisation, user=user, revoked_at=None)
-    if there.count() >= MOST_LIVING:
-        raise AccountError(f"You have {MOST_LIVING} tokens; revoke one that is no longer needed.")
+    if there.count() >= MAX_ACTIVE_TOKENS:
+        raise AccountError(f"You have {MAX_ACTIVE_TOKENS} tokens; revoke one that is no longer needed.")
     secret = TOKEN_MARK + new_secret()
     with transaction.atomic():
         token = ApiToken.objects.create(

@@ -15,7 +15,7 @@ from workbench.web.middleware import Middleware, client_address
 from workers.shared.logs import request_id
 
 DAY = timedelta(days=1)
-MOST_A_DAY = 5_000
+MAX_PER_DAY = 5_000
 """The most entries of one person within a day, at 1 KiB or so each."""
 _request: ContextVar[Any] = ContextVar("audited_request", default=None)
 
@@ -57,10 +57,10 @@ def record(action: Action, organisation: Any, subject: Any = None, actor: Any = 
 
 
 def _check_day(actor: Any) -> None:
-    """Raises PermissionDenied when the actor's last MOST_A_DAY entries are of one day."""
+    """Raises PermissionDenied when the actor's last MAX_PER_DAY entries are of one day."""
     times = Entry.objects.filter(actor=actor).order_by("-id").values_list("at", flat=True)
-    if any(at > timezone.now() - DAY for at in times[MOST_A_DAY - 1 : MOST_A_DAY]):
-        raise PermissionDenied(f"You did {MOST_A_DAY:,} things within a day that the audit log keeps; go on tomorrow.")
+    if any(at > timezone.now() - DAY for at in times[MAX_PER_DAY - 1 : MAX_PER_DAY]):
+        raise PermissionDenied(f"You did {MAX_PER_DAY:,} things within a day that the audit log keeps; go on tomorrow.")
 
 
 def lines(entries: Iterable[Entry]) -> Iterator[str]:

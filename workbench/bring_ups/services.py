@@ -17,7 +17,7 @@ from workbench.audit.services import record
 from workbench.bring_ups.models import BringUpRow
 from workers.documents.prices import PriceBook
 
-MOST_BYTES = 768 * 1024
+MAX_BYTES = 768 * 1024
 """A bring-up of an hour on an H200 has far less."""
 WHAT = "`python -m kernels bring-up` writes bring-up.json"
 
@@ -41,8 +41,8 @@ def read(file: UploadedFile) -> BringUp:
 
 def check_size(size: int) -> None:
     """Refuses a document of too many bytes. Raises Problem 413."""
-    if size > MOST_BYTES:
-        raise Problem(413, f"The document has {size:,} bytes; a bring-up may have {MOST_BYTES:,}.")
+    if size > MAX_BYTES:
+        raise Problem(413, f"The document has {size:,} bytes; a bring-up may have {MAX_BYTES:,}.")
 
 
 def add(organisation: Any, user: Any, bring_up: BringUp) -> BringUpRow:

@@ -19,7 +19,7 @@ from workbench.cli.measure import find_limit, measure
 from workbench.cli.server import start_server
 from workbench.cli.sla import read_sla
 from workbench.cli.upload import model_reference, recording_reference
-from workers.charts.comparison import MOST_RUNS, labelled
+from workers.charts.comparison import MAX_RUNS, labelled
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
 
@@ -236,8 +236,8 @@ def plan(
 @app.command()
 def compare(ctx: typer.Context, run_ids: Annotated[list[str], typer.Argument(metavar="RUN RUN …")]) -> None:
     """Compare two to six runs: promises, latencies, operations, plans, places and prices."""
-    if not 2 <= len(run_ids) <= MOST_RUNS:
-        raise CliError(f"compare takes two to {MOST_RUNS} runs, not {len(run_ids)}.", Exit.USAGE)
+    if not 2 <= len(run_ids) <= MAX_RUNS:
+        raise CliError(f"compare takes two to {MAX_RUNS} runs, not {len(run_ids)}.", Exit.USAGE)
     api = ctx.obj.api()
     runs = [api.get(f"/runs/{api.run_id(run_id)}") for run_id in run_ids]
     workloads = [api.get(f"/workloads/{run['workload']}") for run in runs]

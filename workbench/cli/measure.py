@@ -18,7 +18,7 @@ from workbench.cli.follow import VERDICTS
 from workbench.cli.load_tables import limit_found, limit_row, load_result
 from workbench.cli.sla import KEY, mistakes_said, read_document, read_sla
 from workers.documents.load import LoadResult
-from workers.documents.traffic import MOST_USERS, Traffic
+from workers.documents.traffic import MAX_USERS, Traffic
 from workers.documents.workload import Sla
 from workers.loadtest.highest_load import find_limit as search_limit
 from workers.loadtest.measuring import LoadTest, NotMeasurable
@@ -64,7 +64,7 @@ def find_limit(
     traffic: Annotated[Path | None, typer.Option(help="the traffic, YAML or JSON, instead of the SLA's")] = None,
     api: Annotated[str, typer.Option(help=f"one of {', '.join(APIS)}")] = "completions",
     seconds: Annotated[float, typer.Option(min=1, max=3600, help="of each load; its first tenth does not count")] = 30,
-    most: Annotated[int, typer.Option(min=1, max=MOST_USERS, help="users at once, at most")] = 256,
+    most: Annotated[int, typer.Option(min=1, max=MAX_USERS, help="users at once, at most")] = 256,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the curve here")] = None,
 ) -> None:
     """Find the most users at once with whom a server keeps every objective, and the curve on the way there.

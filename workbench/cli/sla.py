@@ -11,7 +11,7 @@ import pydantic
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.errors import CliError
 from workbench.intake.sla import parse
-from workers.documents.quality_text import MOST_CHARACTERS, check_text
+from workers.documents.quality_text import MAX_CHARACTERS, check_text
 from workers.documents.workload import Sla
 
 KEY = "WORKBENCH_ENDPOINT_KEY"
@@ -53,8 +53,8 @@ def _quality_text(file: Path) -> str:
     text = _read(file)
     if not text.strip():
         raise CliError(f"{file}: holds no text")
-    if len(text) > MOST_CHARACTERS:
-        raise CliError(f"{file}: has {len(text):,} characters; a quality text has at most {MOST_CHARACTERS:,}")
+    if len(text) > MAX_CHARACTERS:
+        raise CliError(f"{file}: has {len(text):,} characters; a quality text has at most {MAX_CHARACTERS:,}")
     try:
         return check_text(text)
     except ValueError as error:

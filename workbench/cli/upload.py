@@ -19,7 +19,7 @@ from workbench.cli.errors import CliError, Exit
 from workers.loadtest.recording import InvalidRecording, facts
 
 READ_BYTES = 2**20
-MOST_CHUNK_BYTES = 16 * 2**20
+MAX_CHUNK_BYTES = 16 * 2**20
 PATIENCE = 8
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 3.0
 """Between two questions whether the files are checked."""
@@ -107,7 +107,7 @@ def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], on_prog
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
     done = sum(row["received"] for row in entry["files"])
-    chunk_bytes = min(entry["chunk_bytes"], MOST_CHUNK_BYTES)
+    chunk_bytes = min(entry["chunk_bytes"], MAX_CHUNK_BYTES)
     for row in sorted(entry["files"], key=lambda row: row["path"] != "config.json"):
         address = f"/uploads/{entry['id']}/files/{row['number']}"
         before, file = done - row["received"], local[row["path"]]

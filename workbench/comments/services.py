@@ -18,7 +18,7 @@ from workbench.notifications.outbox import announce
 from workbench.reports.models import Report
 from workbench.runs.models import Run
 
-MOST_COMMENTS = 200
+MAX_COMMENTS = 200
 """On one run or report, whose page shows them all."""
 
 
@@ -26,8 +26,8 @@ def add(target: Run | Report, user: Any, text: str) -> Comment:
     """A comment on a run or a report. Raises Problem 409, 413 or 507 when no more may be kept."""
     quota.check_bytes(target.organisation)
     kind = "run" if isinstance(target, Run) else "report"
-    if target.comments.count() >= MOST_COMMENTS:
-        raise Problem(409, f"This {kind} has {MOST_COMMENTS} comments, which is the most. Delete one to add another.")
+    if target.comments.count() >= MAX_COMMENTS:
+        raise Problem(409, f"This {kind} has {MAX_COMMENTS} comments, which is the most. Delete one to add another.")
     title = _title(target)
     with transaction.atomic():
         comment = Comment.objects.create(organisation=target.organisation, author=user, text=text, **{kind: target})

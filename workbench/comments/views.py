@@ -17,13 +17,13 @@ from workbench.comments.models import Comment
 from workbench.reports.views import get_report
 from workbench.runs.views.runs import get_run
 
-MOST_TEXT = 4000
+MAX_TEXT_LENGTH = 4000
 
 
 class CommentForm(forms.Form):
     """A comment."""
 
-    text = forms.CharField(max_length=MOST_TEXT)
+    text = forms.CharField(max_length=MAX_TEXT_LENGTH)
 
 
 @require_POST

@@ -9,7 +9,7 @@ from django.urls import reverse
 from workbench.audit.models import Action, Entry
 from workbench.runs.models import Run
 
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 SUBJECTS = ("report.", "comment.", "model.", "workload.", "run.", "file.", "bring_up.")
 SHOWN = [action for action in Action if action.startswith(SUBJECTS)] + [Action.PRICES_CHANGED, Action.MEMBER_JOINED]
 """Of the audit log, which admins read, what every member may know."""
@@ -27,14 +27,14 @@ class ActivityRow(NamedTuple):
 
 
 def newest(user: Any, organisation: Any, before: datetime | None) -> list[ActivityRow]:
-    """At most MOST_SHOWN rows of the organisation, of before a moment if one is given."""
+    """At most MAX_SHOWN rows of the organisation, of before a moment if one is given."""
     rows = [*_deeds(organisation, before), *_starts(user, before), *_ends(user, before)]
-    return sorted(rows, key=lambda row: row.at, reverse=True)[:MOST_SHOWN]
+    return sorted(rows, key=lambda row: row.at, reverse=True)[:MAX_SHOWN]
 
 
 def _deeds(organisation: Any, before: datetime | None) -> Iterator[ActivityRow]:
     entries = Entry.objects.of(organisation).filter(action__in=SHOWN).select_related("actor")
-    for entry in (entries.filter(at__lt=before) if before else entries)[:MOST_SHOWN]:
+    for entry in (entries.filter(at__lt=before) if before else entries)[:MAX_SHOWN]:
         who = str(entry.actor) if entry.actor else "Somebody"
         yield ActivityRow(entry.at, who, entry.label[0].lower() + entry.label[1:], entry.subject, _address(entry))
 
@@ -67,4 +67,4 @@ def _runs(user: Any, moment: str, before: datetime | None) -> Any:
     runs = runs.filter(**{f"{moment}__lt": before}) if before else runs
     related = ("workload__name", "created_by__name", "created_by__email")
     shown = runs.only("created_at", "finished_at", "state", "verdict", *related)
-    return shown.order_by(f"-{moment}")[:MOST_SHOWN]
+    return shown.order_by(f"-{moment}")[:MAX_SHOWN]

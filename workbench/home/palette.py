@@ -9,7 +9,7 @@ from workbench.intake.models import Model, Workload
 from workbench.reports.models import Report
 from workbench.runs.models import Run
 
-MOST_OF_EACH = 5
+MAX_PER_GROUP = 5
 SHORTEST_RUN_ID = 4
 
 
@@ -26,7 +26,7 @@ def search(user: Any, words: str) -> list[dict[str, str]]:
     matches = [
         {"kind": kind, "name": name, "address": reverse(kind, args=[key])}
         for kind, rows, field in kinds
-        for key, name in rows.order_by("-created_at").values_list("pk", field)[:MOST_OF_EACH]
+        for key, name in rows.order_by("-created_at").values_list("pk", field)[:MAX_PER_GROUP]
     ]
     return matches + _runs(user, words.replace("-", "").lower())
 
@@ -39,5 +39,5 @@ def _runs(user: Any, prefix: str) -> list[dict[str, str]]:
     runs = Run.objects.for_user(user).filter(pk__range=between).values_list("pk", "workload__name")
     return [
         {"kind": "run", "name": f"{str(key)[:8]} of {name}", "address": reverse("run", args=[key])}
-        for key, name in runs[:MOST_OF_EACH]
+        for key, name in runs[:MAX_PER_GROUP]
     ]

@@ -10,7 +10,7 @@ from workbench.reports.models import Report
 from workbench.runs import run_queue
 from workbench.runs.models import Run, StageRun, Tag
 
-MOST_SHOWN = 8
+MAX_SHOWN = 8
 """How many open runs, and reports that await review, the page names."""
 NEWEST: dict[str, tuple[str, tuple[str, ...]]] = {
     "open": ("state", Run.OPEN),
@@ -101,18 +101,18 @@ def counts(user: Any) -> dict[str, int]:
 
 
 def open_runs(user: Any) -> list[OpenRun]:
-    """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
+    """The runs that are queued or running, the oldest first; at most MAX_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
-    shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
+    shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MAX_SHOWN])
     lines = {name: run_queue.ClassQueue(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, lines[run.gpu_class].seconds_left(run)) for run in shown]
 
 
 def awaiting_review(user: Any) -> tuple[list[Report], int]:
-    """The oldest reports that are not published, at most MOST_SHOWN, and how many there are."""
+    """The oldest reports that are not published, at most MAX_SHOWN, and how many there are."""
     rows = Report.objects.of_memberships(user).exclude(state=Report.State.PUBLISHED)
-    shown = list(rows.defer("snapshot").select_related("organisation").order_by("created_at")[:MOST_SHOWN])
-    return shown, len(shown) if len(shown) < MOST_SHOWN else rows.count()
+    shown = list(rows.defer("snapshot").select_related("organisation").order_by("created_at")[:MAX_SHOWN])
+    return shown, len(shown) if len(shown) < MAX_SHOWN else rows.count()
 
 
 def savings(user: Any) -> tuple[int, int, float | None]:

@@ -30,7 +30,7 @@ from workbench.runs.models import Run
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
-MOST_VIEWS = 30
+MAX_VIEWS = 30
 
 
 @require_safe
@@ -87,7 +87,7 @@ def activity(request: Any) -> HttpResponse:
     except (KeyError, ValueError, OverflowError):
         before = None
     rows = activities.newest(request.user, request.organisation, before)
-    older = rows[-1].at.isoformat() if len(rows) == activities.MOST_SHOWN else ""
+    older = rows[-1].at.isoformat() if len(rows) == activities.MAX_SHOWN else ""
     return render(request, "home/activity.html", {"rows": rows, "older": older})
 
 
@@ -112,8 +112,8 @@ def save_view(request: Any) -> HttpResponse:
     form = SavedViewForm(request.POST)
     if not form.is_valid():
         messages.error(request, str(next(iter(form.errors.values()))[0]))
-    elif request.user.saved_views.count() >= MOST_VIEWS:
-        messages.error(request, f"You have {MOST_VIEWS} saved views. Delete one that you no longer use.")
+    elif request.user.saved_views.count() >= MAX_VIEWS:
+        messages.error(request, f"You have {MAX_VIEWS} saved views. Delete one that you no longer use.")
     else:
         query = form.cleaned_data["query"]
         request.user.saved_views.update_or_create(name=form.cleaned_data["name"], defaults={"query": query})

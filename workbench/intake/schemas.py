@@ -15,7 +15,7 @@ from workers.documents.model import Kind, ModelFile
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
 
-MOST_PATHS = 10_000
+MAX_PATHS = 10_000
 """More than a model may have: those that are left out are named too."""
 Path = Annotated[str, Field(max_length=1000)]
 SHA256 = r"^[0-9a-f]{64}$"
@@ -85,14 +85,14 @@ class NewUpload(Document):
 
     holds: Literal["model", "recording"] = Field("model", description="what it becomes when it is finished")
     name: ShortText = Field(min_length=1, max_length=120)
-    files: list[NewFile] = Field(min_length=1, max_length=MOST_PATHS)
+    files: list[NewFile] = Field(min_length=1, max_length=MAX_PATHS)
 
 
 class Folder(Document):
     """The paths of the files in a model's folder; `shards` are those that its model.safetensors.index.json names."""
 
-    paths: list[Path] = Field(max_length=MOST_PATHS)
-    shards: list[Path] | None = Field(None, max_length=MOST_PATHS)
+    paths: list[Path] = Field(max_length=MAX_PATHS)
+    shards: list[Path] | None = Field(None, max_length=MAX_PATHS)
 
 
 class SelectionOut(Schema):

@@ -8,11 +8,11 @@ from django.utils.functional import SimpleLazyObject
 
 from workbench.notifications.models import Notice
 
-MOST_COUNTED = 100
+MAX_COUNTED = 100
 
 
 def inbox(request: HttpRequest) -> dict[str, Any]:
-    """`unread`: notices that came after the member last marked all as read, at most MOST_COUNTED."""
+    """`unread`: notices that came after the member last marked all as read, at most MAX_COUNTED."""
     membership = getattr(request, "membership", None)
     return {"unread": SimpleLazyObject(lambda: unread(membership))} if membership else {}
 
@@ -20,4 +20,4 @@ def inbox(request: HttpRequest) -> dict[str, Any]:
 def unread(membership: Any) -> int:
     """The count for one member."""
     after = Q(created_at__gt=membership.inbox_read_at) if membership.inbox_read_at else Q()
-    return Notice.objects.inbox(membership).filter(after).order_by()[:MOST_COUNTED].count()
+    return Notice.objects.inbox(membership).filter(after).order_by()[:MAX_COUNTED].count()

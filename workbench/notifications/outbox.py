@@ -12,7 +12,7 @@ from django.utils import timezone
 from workbench.api.sentences import Problem
 from workbench.notifications.models import Delivery, Kind, Notice, Subscription, Webhook
 
-MOST_TESTS = 5
+MAX_TESTS = 5
 """The most tests an hour to one person or webhook."""
 
 
@@ -71,5 +71,5 @@ def send_test_mail(membership: Any) -> None:
 
 def _check_tests(**place: Any) -> None:
     since = timezone.now() - timedelta(hours=1)
-    if Delivery.objects.filter(notice__kind=Kind.TEST, notice__created_at__gt=since, **place).count() >= MOST_TESTS:
-        raise Problem(429, f"{MOST_TESTS} tests were sent there within an hour; try again later.")
+    if Delivery.objects.filter(notice__kind=Kind.TEST, notice__created_at__gt=since, **place).count() >= MAX_TESTS:
+        raise Problem(429, f"{MAX_TESTS} tests were sent there within an hour; try again later.")

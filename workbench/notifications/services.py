@@ -16,7 +16,7 @@ from workbench.notifications.delivering import WEBHOOK_SECRETS
 from workbench.notifications.models import CHOOSABLE, Subscription, Webhook
 from workers.shared.addresses import AddressRefused
 
-MOST_WEBHOOKS = 20
+MAX_WEBHOOKS = 20
 
 
 class NotificationError(Problem):
@@ -33,8 +33,8 @@ def add(organisation: Organisation, user: Any, url: str, kinds: Iterable[str]) -
         addresses.parse(url)
     except AddressRefused as refused:
         raise NotificationError(str(refused), "url") from refused
-    if organisation.webhooks.count() >= MOST_WEBHOOKS:
-        raise NotificationError(f"The organisation has {MOST_WEBHOOKS} webhooks; remove one that is not needed.")
+    if organisation.webhooks.count() >= MAX_WEBHOOKS:
+        raise NotificationError(f"The organisation has {MAX_WEBHOOKS} webhooks; remove one that is not needed.")
     secret = signing.new_secret()
     with transaction.atomic():
         webhook = Webhook.objects.create(

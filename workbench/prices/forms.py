@@ -8,7 +8,7 @@ from django import forms
 from django.utils import timezone
 
 from kernels.hardware import GPUS
-from workbench.prices.schemas import LEAST_USD, MOST_PRICES, MOST_USD, NAME_LENGTH, SOURCE_LENGTH
+from workbench.prices.schemas import MAX_PRICES, MAX_USD, MIN_USD, NAME_LENGTH, SOURCE_LENGTH
 from workbench.short_text import ShortTextField
 from workers.documents.prices import Price, PriceBook
 
@@ -40,8 +40,8 @@ class PriceBookForm(forms.Form):
                 self.fields[_field(gpu_class, column)] = forms.FloatField(
                     label=f"{name}, {column}",
                     required=False,
-                    min_value=LEAST_USD,
-                    max_value=MOST_USD,
+                    min_value=MIN_USD,
+                    max_value=MAX_USD,
                     initial=getattr(known.get(gpu_class), column, None),
                     widget=forms.NumberInput(attrs={"step": "any"}),
                 )
@@ -68,8 +68,8 @@ class PriceBookForm(forms.Form):
                 prices.append(Price(gpu_class=gpu_class, name=name, low=low, typical=typical, high=high))
         if not prices and not self.errors:
             self.add_error(None, "A price book needs at least one price.")
-        if len(prices) > MOST_PRICES:
-            self.add_error(None, f"A price book has at most {MOST_PRICES} prices.")
+        if len(prices) > MAX_PRICES:
+            self.add_error(None, f"A price book has at most {MAX_PRICES} prices.")
         data["prices"] = prices
         return data
 

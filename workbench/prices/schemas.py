@@ -8,9 +8,9 @@ from pydantic import Field, field_validator, model_validator
 from workbench.short_text import ShortText
 from workers.documents.prices import Price, PriceBook
 
-LEAST_USD, MOST_USD = 0.001, 10_000
-NAME_LENGTH, SOURCE_LENGTH, MOST_PRICES = 120, 500, 32
-Usd = Annotated[float, Field(ge=LEAST_USD, le=MOST_USD)]
+MIN_USD, MAX_USD = 0.001, 10_000
+NAME_LENGTH, SOURCE_LENGTH, MAX_PRICES = 120, 500, 32
+Usd = Annotated[float, Field(ge=MIN_USD, le=MAX_USD)]
 
 
 class NewPrice(Price):
@@ -34,7 +34,7 @@ class NewPriceBook(PriceBook):
 
     name: ShortText = Field(min_length=1, max_length=NAME_LENGTH)
     source: ShortText = Field(min_length=1, max_length=SOURCE_LENGTH)
-    prices: list[NewPrice] = Field(min_length=1, max_length=MOST_PRICES)  # type: ignore[assignment]
+    prices: list[NewPrice] = Field(min_length=1, max_length=MAX_PRICES)  # type: ignore[assignment]
 
     @field_validator("date")
     @classmethod

@@ -2,7 +2,7 @@
 
 from django import forms
 
-from workbench.reports.schemas import MOST_NOTE
+from workbench.reports.schemas import MAX_NOTE_LENGTH
 
 
 class ReviewForm(forms.Form):
@@ -17,7 +17,7 @@ class ReviewForm(forms.Form):
     note = forms.CharField(
         label="Note to the reader",
         required=False,
-        max_length=MOST_NOTE,
+        max_length=MAX_NOTE_LENGTH,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text="What the reader should know: risks, next steps, what was agreed. Markdown, without images; it "
         "stands below the verdict in what the reader gets.",

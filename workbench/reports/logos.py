@@ -14,8 +14,8 @@ from workbench.audit.services import record
 from workbench.reports.models import Logo
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-MOST_BYTES = 512 * 1024
-MOST_PIXELS = 4000
+MAX_BYTES = 512 * 1024
+MAX_PIXELS = 4000
 """The most pixels of each side, so that a small file cannot ask for much memory."""
 DRAWN = (480, 160)
 """The most that is kept, in pixels: three times what a report shows."""
@@ -48,13 +48,13 @@ def of(organisation: Organisation) -> str:
 
 def draw(file: UploadedFile) -> str:
     """A data URI of a PNG with the picture's pixels alone, made smaller where it is large. Raises LogoError."""
-    if (file.size or 0) > MOST_BYTES:
-        raise LogoError(f"The file has {file.size:,} bytes; a logo may have {MOST_BYTES:,}.")
+    if (file.size or 0) > MAX_BYTES:
+        raise LogoError(f"The file has {file.size:,} bytes; a logo may have {MAX_BYTES:,}.")
     try:
         with Image.open(file, formats=FORMATS) as picture:
             width, height = picture.size
-            if max(width, height) > MOST_PIXELS:
-                raise LogoError(f"The picture has {width:,} × {height:,} pixels; {MOST_PIXELS:,} a side are allowed.")
+            if max(width, height) > MAX_PIXELS:
+                raise LogoError(f"The picture has {width:,} × {height:,} pixels; {MAX_PIXELS:,} a side are allowed.")
             drawn = picture.convert("RGBA")
     except UnidentifiedImageError:
         raise LogoError("The file is no PNG, JPEG or WebP picture.") from None

@@ -8,7 +8,7 @@ MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("im
 TAGS = {"p", "br", "hr", "h1", "h2", "h3", "h4", "em", "strong", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
 TABLES = {"table", "thead", "tbody", "tr", "th", "td"}
 SCHEMES = {"http", "https", "mailto"}
-MOST_CELLS = 2_000
+MAX_CELLS = 2_000
 """In a note's tables. Markdown fills up short lines: a few thousand characters would take a second of each reader."""
 
 

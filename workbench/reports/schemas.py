@@ -9,7 +9,7 @@ from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
 from workers.documents.base import Document
 
-MOST_NOTE = 4000
+MAX_NOTE_LENGTH = 4000
 """Characters of a reviewer's note."""
 
 
@@ -22,7 +22,7 @@ class NewReport(Document):
 class Review(Document):
     """The reviewer's note to the reader, and the customer whom the report is for; "" is the organisation."""
 
-    note: str = Field("", max_length=MOST_NOTE)
+    note: str = Field("", max_length=MAX_NOTE_LENGTH)
     customer: str = Field("", max_length=120)
 
 

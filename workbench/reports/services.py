@@ -97,8 +97,8 @@ def review(report: Report, user: Any, note: str, customer: str = "") -> Report:
     """A draft becomes reviewed, with a note and the customer. Raises ReportError when it is not a draft, or the note's
     tables are too large.
     """
-    if notes.cells(note) > notes.MOST_CELLS:
-        raise ReportError(f"The note's tables may have {notes.MOST_CELLS:,} cells; leave some out.")
+    if notes.cells(note) > notes.MAX_CELLS:
+        raise ReportError(f"The note's tables may have {notes.MAX_CELLS:,} cells; leave some out.")
     words = {"note": note.strip(), "customer": customer.strip()}
     return _transition(report, Action.REPORT_REVIEWED, user, reviewed_by=user, reviewed_at=timezone.now(), **words)
 
@@ -155,7 +155,7 @@ def _signed(person: Any, moment: datetime | None) -> tuple[str, str] | None:
     return (who, f"{moment:%Y-%m-%d}") if moment else None
 
 
-MOST_LINKS = 20
+MAX_LINKS = 20
 """Of one report that work at a time."""
 
 
@@ -164,8 +164,8 @@ def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Sha
     if report.state != Report.State.PUBLISHED:
         raise ReportError(f"Only a published report can be shared; this one is {report.get_state_display().lower()}.")
     now, secret = timezone.now(), new_secret()
-    if report.shares.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_LINKS:
-        raise ReportError(f"The report has {MOST_LINKS} links; revoke one that is no longer needed.")
+    if report.shares.filter(revoked_at=None, expires_at__gt=now).count() >= MAX_LINKS:
+        raise ReportError(f"The report has {MAX_LINKS} links; revoke one that is no longer needed.")
     with transaction.atomic():
         share = Share.objects.create(
             organisation=report.organisation,

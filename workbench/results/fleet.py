@@ -15,7 +15,7 @@ from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
 from workers.wording.text import MISSING, percent, plain
 
 MONEY = re.compile(r"(?:USD|\$)?\s*(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:USD|\$)?", re.IGNORECASE)
-MOST = 10**9
+MAX_NUMBER = 10**9
 IDLE = 0.1
 """Below this share of the capacity that is paid for, the page says that most of it waits."""
 
@@ -54,9 +54,9 @@ def _number(label: str, what: str, low: float, high: float, integer: bool = Fals
 class FleetForm(forms.Form):
     """A demand and the terms it is served by; what is left empty is as measured, stated or a default."""
 
-    users = _number("Users at once", "Users at once are a whole number", 1, MOST, integer=True)
+    users = _number("Users at once", "Users at once are a whole number", 1, MAX_NUMBER, integer=True)
     cycle_s = _number("Seconds between requests", "A user's cycle is a number of seconds", 0.001, 86_400)
-    requests_per_second = _number("Requests per second", "Requests per second are a number", 0.001, MOST)
+    requests_per_second = _number("Requests per second", "Requests per second are a number", 0.001, MAX_NUMBER)
     usd_per_hour = MoneyField("A price of a GPU-hour", 10_000, label="USD per GPU-hour")
     fee = MoneyField("A fee", 10**12, label="Fee, USD, once")
     hours_per_day = _number("Hours a day", "Hours a day are a number", 0.1, 24)

@@ -8,7 +8,7 @@ from ninja import Field, Schema
 
 from workbench.runs import run_queue, services
 from workbench.runs.models import Run, StageRun
-from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
+from workbench.runs.tags import LONGEST_TAG, MAX_TAGS
 from workbench.short_text import ShortText
 from workers.documents.base import Document, Verdict
 from workers.documents.measurement import Interval
@@ -17,7 +17,7 @@ from workers.documents.stages import Results, RunState, StageFailure
 TagName = Annotated[ShortText, Field(min_length=1, max_length=LONGEST_TAG, pattern="^[^,]+$")]
 """Without a comma, which stands between tags in a form."""
 
-Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS, description="words to find the run by")]
+Tags = Annotated[list[TagName], Field(max_length=MAX_TAGS, description="words to find the run by")]
 
 
 class RunLabels(Document):

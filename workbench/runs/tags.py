@@ -6,7 +6,7 @@ from django.db import transaction
 
 from workbench.runs.models import Run, Tag
 
-MOST_TAGS, LONGEST_TAG = 10, 40
+MAX_TAGS, LONGEST_TAG = 10, 40
 """Tags of a run, and characters of a tag."""
 
 

@@ -15,7 +15,7 @@ from waitress.task import ThreadedTaskDispatcher
 from workbench.serving.body_limits import API
 
 SAFE = ("GET", "HEAD")
-MOST_KNOWN = 10_000
+MAX_CREDENTIALS = 10_000
 _organisations: dict[bytes, Any] = {}
 """The organisations of credentials that this process has seen."""
 
@@ -33,12 +33,12 @@ def credential(authorization: str, cookies: str) -> bytes:
 
 def remember(caller: bytes, organisation: Any) -> None:
     """Count the requests with this credential among those of the organisation from now on."""
-    if len(_organisations) > MOST_KNOWN:
+    if len(_organisations) > MAX_CREDENTIALS:
         _organisations.clear()
     _organisations[caller] = organisation
 
 
-MOST_WAITING = 50
+MAX_WAITING = 50
 """So many requests of an organisation wait in a lane without a thread; one more gets a thread at once, and a 429."""
 
 
@@ -58,7 +58,7 @@ class Lane:
         organisation = _organisations.get(caller)
         with self._lock:
             busy = organisation is not None and self._under_way[organisation] >= self._most
-            if busy and len(self._waiting[organisation]) < MOST_WAITING:
+            if busy and len(self._waiting[organisation]) < MAX_WAITING:
                 self._waiting[organisation].append(channel)
                 return
             self._under_way[organisation] += 1

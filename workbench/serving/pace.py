@@ -70,10 +70,10 @@ class LimitedParser(HTTPRequestParser):  # type: ignore[misc]
 
 
 GRACE_SECONDS = 10
-"""A request or a response may take this long; one that takes longer must move LEAST_RATE in every such interval."""
+"""A request or a response may take this long; one that takes longer must move MIN_RATE in every such interval."""
 CROWDED_GRACE_SECONDS = 3
 """The grace while more than three quarters of the connections are taken."""
-LEAST_RATE = 8 * 2**10
+MIN_RATE = 8 * 2**10
 """Bytes per second."""
 IDLE_SECONDS = 20
 """A connection between two requests is kept this long; longer than clients keep theirs, so that none is cut off."""
@@ -126,7 +126,7 @@ class PacedChannel(HTTPChannel):
             return now - self._since > min(IDLE_SECONDS, grace * 2)
         if now - self._since <= grace:
             return False
-        slow = self._moved < LEAST_RATE * (now - self._since)
+        slow = self._moved < MIN_RATE * (now - self._since)
         self._since, self._moved = now, 0
         return slow
 

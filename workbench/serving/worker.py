@@ -39,7 +39,7 @@ _kept = ExitStack()
 class BufferingWorker(Worker):  # type: ignore[misc]
     """One loop receives requests and sends responses; a thread is taken for a whole request only.
 
-    Settings of the site: WORKBENCH_DATA, where bodies lie until they are read, and LARGEST_REQUEST_BYTES. gunicorn's
+    Settings of the site: WORKBENCH_DATA, where bodies lie until they are read, and MAX_REQUEST_BYTES. gunicorn's
     --threads, for each lane, and --graceful-timeout hold as well.
     """
 
@@ -83,7 +83,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
             recv_bytes=2**16,
             inbuf_overflow=IN_MEMORY_BYTES,
             max_request_header_size=HEADER_BYTES,
-            max_request_body_size=settings.LARGEST_REQUEST_BYTES,
+            max_request_body_size=settings.MAX_REQUEST_BYTES,
             clear_untrusted_proxy_headers=False,  # Django's settings say whether a proxy is believed
             ident=None,
             log_socket_errors=False,

@@ -18,4 +18,4 @@ MIDDLEWARE = [
     "workbench.api.problems.ProblemMiddleware",
 ]
 METRICS_COLLECTORS = ["workbench.runs.metrics.PipelineCollector"]
-LARGEST_REQUEST_BYTES = 2**32  # an artifact of a stage
+MAX_REQUEST_BYTES = 2**32  # an artifact of a stage

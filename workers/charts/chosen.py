@@ -8,7 +8,7 @@ from workers.documents.stages import Results
 from workers.wording.plan_profile import MEGAKERNEL
 from workers.wording.text import case_label
 
-SHOWN, LEAST_SHARE = 12, 0.01
+SHOWN, MIN_SHARE = 12, 0.01
 """The figure shows at most this many operations, each at least this share of the whole."""
 
 
@@ -58,7 +58,7 @@ def _part(
 
 def figure(results: Results) -> Figure | None:
     timed = [operation for operation in parts(results) if operation.ms]
-    least = LEAST_SHARE * sum(operation.ms_per_request for operation in timed)
+    least = MIN_SHARE * sum(operation.ms_per_request for operation in timed)
     shown = [operation for operation in timed if operation.ms_per_request >= least][:SHOWN][::-1]
     if not shown:
         return None

@@ -24,7 +24,7 @@ from workers.wording.text import (
     traffic_words,
 )
 
-MOST_RUNS = 6
+MAX_RUNS = 6
 AFTER = "The figures of the plan, each measured in its own run."
 LOADS = "The highest load at which every promise of the run holds, and the load that gave the most, whatever they say."
 

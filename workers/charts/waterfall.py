@@ -132,7 +132,7 @@ def _colour(step: WaterfallBar, colours: dict[str, str]) -> str:
     return colours.get(step.kind) or (AFTER if step.saved >= 0 else BAD)
 
 
-LEAST_USD = 1e-4
+MIN_USD = 1e-4
 """Less is not written beside a bar."""
 
 
@@ -140,7 +140,7 @@ def _words(step: WaterfallBar, usd: float | None) -> str:
     """The bar in ms and, where a ms costs `usd`, in dollars."""
     whole = step.kind in ("side", "floor")
     sign, ms = "" if whole else "−" if step.saved >= 0 else "+", step.end if whole else abs(step.saved)
-    money = f", {sign}{dollars(ms * usd)}" if usd and ms * usd >= LEAST_USD else ""
+    money = f", {sign}{dollars(ms * usd)}" if usd and ms * usd >= MIN_USD else ""
     return f"{sign}{quantity(ms, 'ms')}{money}"
 
 

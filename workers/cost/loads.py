@@ -16,7 +16,7 @@ from workers.stats.verdicts import overall
 from workers.wording.text import dollars, plain, quantity, speed_words
 
 LoadPair = tuple[ServedLoad | None, ServedLoad | None]
-LARGEST_GAP_S = 3.0
+MAX_GAP_S = 3.0
 """The longest time between two readings of power. What a device drew in a longer one is not known."""
 
 
@@ -135,14 +135,14 @@ def energy_of(seen: Telemetry, per_second: float) -> Energy:
 
     `seen` is of a time in which one side alone was served. Its mean is weighted by time (`power_record` in
     `kernels/measure/telemetry.py`). There are no joules, and a reason, where the device tells no power, where
-    more than LARGEST_GAP_S pass between two readings, and where another program used the GPU.
+    more than MAX_GAP_S pass between two readings, and where another program used the GPU.
     """
     reason = ""
     if seen.power_w_mean is None:
         reason = "The device tells no power."
-    elif seen.power_gap_s is None or seen.power_gap_s > LARGEST_GAP_S:
+    elif seen.power_gap_s is None or seen.power_gap_s > MAX_GAP_S:
         gap = "an unknown time" if seen.power_gap_s is None else f"{seen.power_gap_s:.1f} s"
-        reason = f"Power was not read for {gap}, and more than {LARGEST_GAP_S:g} s void it."
+        reason = f"Power was not read for {gap}, and more than {MAX_GAP_S:g} s void it."
     elif seen.void:
         reason = seen.void
     joules = seen.power_w_mean / per_second if seen.power_w_mean is not None and not reason else None

@@ -19,7 +19,7 @@ VERIFY_REQUESTS, QUALITY_REQUESTS = 60.0, 36.0
 """On a CPU verify needs the time of so many requests of what runs today, where that is longer, and quality of these the
 second number: a plan's decode steps are compared at the speed of its requests. On a GPU quality takes seconds, and
 today's requests are few where they are far slower."""
-MOST_KEPT = 0.5
+MAX_KEPT_SHARE = 0.5
 """The largest share of the minutes that is kept for verify's requests."""
 LOAD_SHARE = 0.3
 """The load stage's share of the minutes."""
@@ -27,11 +27,11 @@ LOAD_SHARE_WITH_VLLM = 0.45
 """Its share where vLLM is before: vLLM's server takes about a minute to start."""
 MINUTES_WITH_VLLM, MINUTES_OF_BOTH = 8.0, 10.0
 """Fewer of them leave vLLM's server little time under load; the second where after is vLLM with the plan."""
-LEAST_SECONDS = 20.0
+MIN_SECONDS = 20.0
 OVERTIME, OVERTIME_SECONDS = 3.0, 240.0
 """A stage paces itself by `seconds_left`. One that does not end is stopped at OVERTIME times that, 0 or more, plus
 OVERTIME_SECONDS."""
-LEAST_WORK = {
+MINIMAL_WORK = {
     "admit": "loading the libraries and reading the model's files",
     "baseline": "loading the model and two requests",
     "profile": "loading the model and the trace of a request",
@@ -70,20 +70,20 @@ def granted(stage: Stage, workload: Workload, spent: float, results: Results) ->
     later stages need.
 
     Where the minutes are fewer than all stages need, each keeps its part of them. When nothing is left it is
-    LEAST_SECONDS, and for verify what it needs, within twice the minutes and unless the workload is strict about them:
+    MIN_SECONDS, and for verify what it needs, within twice the minutes and unless the workload is strict about them:
     a plan that was found late is verified all the same.
     """
     if stage not in GPU_STAGES:
-        return LEAST_SECONDS
+        return MIN_SECONDS
     minutes = workload.constraints.minutes * 60
     if stage == "load":
-        return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
+        return max(MIN_SECONDS, minutes - spent if workload.load else 0.0)
     seconds_left = minutes * (1 - load_share(workload)) - spent
     verify = max(NEEDED_SECONDS["verify"], VERIFY_REQUESTS / QUALITY_REQUESTS * quality_seconds(results))
-    seconds = NEEDED_SECONDS | {"verify": max(NEEDED_SECONDS["verify"], min(verify, MOST_KEPT * minutes))}
-    needed = seconds.get(stage, LEAST_SECONDS)
+    seconds = NEEDED_SECONDS | {"verify": max(NEEDED_SECONDS["verify"], min(verify, MAX_KEPT_SHARE * minutes))}
+    needed = seconds.get(stage, MIN_SECONDS)
     later = sum(seconds.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
-    least = LEAST_SECONDS
+    least = MIN_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
         least = max(least, min(verify, 2 * minutes - spent))
     return max(least, seconds_left - later, seconds_left * needed / (needed + later))
@@ -104,11 +104,11 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
     for stage in (name for name in STAGES if name in taken):
         seconds = granted(stage, workload, spent, results)
         spent += taken[stage]
-        if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:
-            over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({LEAST_WORK[stage]})")
+        if stage in MINIMAL_WORK and taken[stage] > seconds + WORTH_NAMING:
+            over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({MINIMAL_WORK[stage]})")
     sentence = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
-        return f"{sentence} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
+        return f"{sentence} Each kept to its share, or to the {MIN_SECONDS:.0f} s that every stage gets."
     why = "These took longer than planned, since the least of each stage is done even when time is up"
     return f"{sentence} {why}: {'; '.join(over)}."
 

@@ -8,7 +8,7 @@ from workers.documents.base import Document
 
 Api = Literal["completions", "chat", "embeddings"]
 """Which of OpenAI's APIs a server is asked by."""
-MOST_KEY = 500
+MAX_KEY_LENGTH = 500
 
 
 KEY = "API key; kept encrypted, handed to the worker for one claim, and given out nowhere"
@@ -16,7 +16,7 @@ KEY = "API key; kept encrypted, handed to the worker for one claim, and given ou
 
 def _with_key(schema: dict[str, Any]) -> None:
     """The key is in every schema, as what is only written: requests and answers share one in the OpenAPI document."""
-    written = {"type": "string", "format": "password", "writeOnly": True, "default": "", "maxLength": MOST_KEY}
+    written = {"type": "string", "format": "password", "writeOnly": True, "default": "", "maxLength": MAX_KEY_LENGTH}
     schema["properties"]["key"] = written | {"title": "Key", "description": KEY}
 
 
@@ -32,4 +32,4 @@ class Endpoint(Document):
     model: str = Field(min_length=1, max_length=200, description="the model's name there")
     api: Api = Field(default="completions", description="embeddings for a model that generates no tokens")
     hardware: str = Field(default="", max_length=120, description="what it runs on, as you state it")
-    key: SecretStr = Field(default=SecretStr(""), max_length=MOST_KEY, exclude=True, description=KEY)
+    key: SecretStr = Field(default=SecretStr(""), max_length=MAX_KEY_LENGTH, exclude=True, description=KEY)

@@ -4,9 +4,9 @@ import json
 import re
 from typing import Any
 
-MOST_CHARACTERS = 131_072
+MAX_CHARACTERS = 131_072
 """The longest text of a workload: about 30,000 tokens of English, seven times what a verdict on quality takes."""
-MOST_BYTES = 2 * MOST_CHARACTERS
+MAX_BYTES = 2 * MAX_CHARACTERS
 """The same in UTF-8: about 87,000 characters of Chinese."""
 
 ChatMessage = dict[str, str]
@@ -41,8 +41,8 @@ def records(text: str) -> list[Record]:
 
 def check_text(text: str) -> str:
     """The text itself. Raises ValueError for a broken line, for too many bytes, and for what a database cannot keep."""
-    if (size := len(text.encode("utf-8", "surrogatepass"))) > MOST_BYTES:
-        raise ValueError(f"has {size:,} bytes in UTF-8; at most {MOST_BYTES:,} are taken")
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_BYTES:
+        raise ValueError(f"has {size:,} bytes in UTF-8; at most {MAX_BYTES:,} are taken")
     if "\0" in text:
         raise ValueError(f"line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL character")
     records(text)

@@ -7,7 +7,7 @@ from pydantic import Field
 from workers.documents.base import Document
 from workers.documents.measurement import Interval
 
-LEAST_PROCESSES = 3
+MIN_PROCESSES = 3
 """With fewer processes the interval says nothing of other processes."""
 
 
@@ -35,7 +35,7 @@ class Speedup(Document):
     """Ratio of before to after of the first objective's metric, above 1 when after is better, beside the noise floor.
 
     `processes` are in the order that they ran: verify's own, by whose requests the plan was confirmed, then fresh ones.
-    With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of their ratios with the interval that contains
+    With MIN_PROCESSES of them or more, `ratio` is the geometric mean of their ratios with the interval that contains
     their spread, and `noise` the plan in one process against itself in another. With fewer, both are of the first
     process: `noise` is then a side's odd requests against its even ones.
     Where before and after took `turns`, each of `processes` is two that ran one after the other, one a side.
@@ -52,7 +52,7 @@ class Speedup(Document):
     @property
     def across(self) -> bool:
         """Whether the interval contains the spread between processes."""
-        return len(self.processes) >= LEAST_PROCESSES
+        return len(self.processes) >= MIN_PROCESSES
 
     @property
     def scope(self) -> str:

@@ -8,8 +8,8 @@ from workers.documents.base import Document
 
 LONGEST_PROMPT = 131_072
 LONGEST_OUTPUT = 32_768
-MOST_USERS = 1024
-LEAST_RATE = 1e-9
+MAX_USERS = 1024
+MIN_RATE = 1e-9
 """The least rate or speed, so that times remain finite; a search divides it by 64."""
 
 
@@ -99,14 +99,14 @@ class Poisson(Document):
     """Requests arrive independently of each other and of the answers, `rate` a second on average."""
 
     kind: Literal["poisson"] = "poisson"
-    rate: Number = Field(ge=LEAST_RATE, le=100_000, description=RATE)
+    rate: Number = Field(ge=MIN_RATE, le=100_000, description=RATE)
 
 
 class Gamma(Document):
     """As Poisson, with gaps from a gamma distribution: burstier above a `cv` of 1, more regular below."""
 
     kind: Literal["gamma"] = "gamma"
-    rate: Number = Field(ge=LEAST_RATE, le=100_000, description=RATE)
+    rate: Number = Field(ge=MIN_RATE, le=100_000, description=RATE)
     cv: Number = Field(ge=0.01, le=20, description="standard deviation of the gaps over their mean; 1 is Poisson")
 
 
@@ -116,7 +116,7 @@ class RecordedArrivals(Document):
     kind: Literal["recorded"] = "recorded"
     speed: Number = Field(
         default=1,
-        ge=LEAST_RATE,
+        ge=MIN_RATE,
         le=1000,
         description="times as fast as recorded; where a run searches the highest load, the most that it tries",
     )
@@ -154,7 +154,7 @@ class Traffic(Document):
     concurrency: Count = Field(
         default=1,
         ge=1,
-        le=MOST_USERS,
+        le=MAX_USERS,
         description="closed-loop clients that wait on one GPU; each sends its next request when the last is answered",
     )
     prompt_lengths: Length | None = Field(default=None, description="in place of prompt_tokens")

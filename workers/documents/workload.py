@@ -10,7 +10,7 @@ from workers.documents.base import Document
 from workers.documents.endpoint import Endpoint
 from workers.documents.gpu_class import GpuClass
 from workers.documents.model import CountedUnit
-from workers.documents.traffic import MOST_USERS, Count, Number, Traffic
+from workers.documents.traffic import MAX_USERS, Count, Number, Traffic
 
 Metric = Literal["ttft", "ttf_n", "tpot", "itl", "e2e", "throughput", "batch_latency", "cost_per_mtok"]
 BaselineRunner = Literal["eager", "compiled", "vllm"]
@@ -33,7 +33,7 @@ def metric_title(metric: str, n: int | None = None) -> str:
     return f"TTF{n}" if metric == "ttf_n" else TITLES.get(metric, metric)
 
 
-MOST_MINUTES = 240
+MAX_MINUTES = 240
 TOKEN_METRICS: tuple[Metric, ...] = ("ttft", "ttf_n", "tpot", "itl")
 """Metrics of generated tokens, which only a model that generates has."""
 BETWEEN_TOKENS: tuple[Metric, ...] = ("tpot", "itl")
@@ -133,7 +133,7 @@ class Constraints(Document):
     prefer: Literal["cheapest", "fastest"] = Field(
         default="cheapest", description="of the plans that keep every promise, the cheapest by the token or the fastest"
     )
-    minutes: Number = Field(default=6, gt=0, le=MOST_MINUTES, description="time to spend on the whole run")
+    minutes: Number = Field(default=6, gt=0, le=MAX_MINUTES, description="time to spend on the whole run")
     strict_minutes: bool = Field(
         default=False, description="end a run with its minutes; else a plan that may keep the promises may double them"
     )
@@ -181,7 +181,7 @@ class LoadSearch(Document):
     most_users: Count = Field(
         default=64,
         ge=2,
-        le=MOST_USERS,
+        le=MAX_USERS,
         description="users of a closed loop at most, doubled from one; of an open loop the requests served at once",
     )
     demand: StatedDemand | None = Field(default=None, description="what it must carry; the report begins with it")
@@ -226,7 +226,7 @@ class Sla(Document):
     duty_cycle: Number = Field(default=1.0, ge=0.001, le=1, description="share of the hour the GPU serves this traffic")
     quality_text: str = Field(
         default="",
-        max_length=quality_text.MOST_CHARACTERS,
+        max_length=quality_text.MAX_CHARACTERS,
         description="text that quality is measured on: plain, or JSON Lines or an array of texts or chats",
     )
 

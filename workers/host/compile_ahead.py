@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 HOPPER = 90
 """The compute capability (x 10) whose kernels are CUDA C++ that is compiled here."""
 LIMITS = ResourceLimits(cpu_seconds=600, memory_bytes=16 * 2**30)
-MOST_JOBS, MOST_FILES = 4, 4000
+MAX_JOBS, MAX_FILES = 4, 4000
 """Processes that compile at once, and files that are kept: the oldest make room for more."""
 LOWER_PRIORITY = 10
 LOWER = ("int8", "fp8", "nvfp4", "int4", "mxfp4")
@@ -94,7 +94,7 @@ def _gpu(document: StageInput) -> Gpu:
 def _options(document: StageInput) -> Iterable[str]:
     """The arguments of `kernels compile` for the run's model, traffic, precisions and numbers of GPUs."""
     traffic, constraints = document.workload.traffic, document.workload.constraints
-    jobs = min(MOST_JOBS, max(1, usable_cpus() // 4))
+    jobs = min(MAX_JOBS, max(1, usable_cpus() // 4))
     sizes = {"batch": traffic.batch, "prompt": traffic.prompt_tokens, "tokens": traffic.output_tokens, "jobs": jobs}
     yield from ("--lacking", "--plans-only", "--no-server", "--gpu", _gpu(document).gpu_class)
     for name, value in sizes.items():
@@ -112,7 +112,7 @@ def _prune(folder: Path) -> None:
     for path in folder.iterdir():
         with suppress(OSError):  # another worker's, which is renamed or removed meanwhile
             ages.append((path.stat().st_mtime, path))
-    for _, path in sorted(ages)[: max(0, len(ages) - MOST_FILES)]:
+    for _, path in sorted(ages)[: max(0, len(ages) - MAX_FILES)]:
         with suppress(OSError):
             path.unlink()
 

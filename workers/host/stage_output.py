@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-LARGEST_DOCUMENT = 256 * 2**20
+MAX_DOCUMENT = 256 * 2**20
 
 
 def open_plain(directory: Path, name: str) -> BinaryIO:
@@ -47,11 +47,11 @@ def _folder_of(directory: Path, name: str) -> Iterator[tuple[int, str]]:
 
 
 def read_stage_document(directory: Path, name: str) -> str:
-    """The text of a plain file of at most LARGEST_DOCUMENT bytes. Raises OSError or ValueError."""
+    """The text of a plain file of at most MAX_DOCUMENT bytes. Raises OSError or ValueError."""
     with open_plain(directory, name) as file:
-        text = file.read(LARGEST_DOCUMENT + 1)
-    if len(text) > LARGEST_DOCUMENT:
-        raise ValueError(f"{name} has more than {LARGEST_DOCUMENT} bytes")
+        text = file.read(MAX_DOCUMENT + 1)
+    if len(text) > MAX_DOCUMENT:
+        raise ValueError(f"{name} has more than {MAX_DOCUMENT} bytes")
     return text.decode()
 
 

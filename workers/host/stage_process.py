@@ -41,7 +41,7 @@ LOG_FILE = "stage.log"
 HARNESS = "workers.harness.run_process"
 END_LINE = '{"ended":'
 """How the line begins that says that the stage has ended; the others are its progress."""
-MOST_LEFT_OUT = 5
+MAX_LEFT_OUT = 5
 """A stage that dies once more ends the run: then the GPU or its driver is the likelier cause."""
 
 
@@ -86,7 +86,7 @@ class RunProcess:
             left_out = [*document.left_out, crashed]
             sentence = f"{crashed.label}: {crashed.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
-            if len(left_out) > MOST_LEFT_OUT:
+            if len(left_out) > MAX_LEFT_OUT:
                 names = "; ".join(f"{item.label} ({item.reason})" for item in left_out)
                 message = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."

@@ -25,7 +25,7 @@ from workers.documents.traffic import Gamma, Poisson, RecordedArrivals, Traffic
 from workers.loadtest.measuring import LoadTest, measure_load
 from workers.stats.verdicts import CONFIDENCE, overall
 
-LEAST_SLOPE = 0.1
+MIN_SLOPE = 0.1
 """Throughput is saturated where a further user brings less than this share of what one user had at the first load."""
 
 
@@ -92,7 +92,7 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
     Of an open loop requests per second stand in the place of users, of recorded arrivals the speed.
 
     The slope between two loads is the tokens per second that each further user brought, as a share of the tokens per
-    second that a user had at the first load. It is below LEAST_SLOPE from the load found to every higher one: batches
+    second that a user had at the first load. It is below MIN_SLOPE from the load found to every higher one: batches
     are padded to the sizes of captured graphs, so a small step up may bring nothing and the next one much.
     """
     if len(rates) < 2 or not rates[0][1]:
@@ -105,10 +105,10 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
     ends = (
         rate
         for at, rate in enumerate(rates[:-1], start=1)
-        if all(slope(rate, higher) < LEAST_SLOPE for higher in rates[at:])
+        if all(slope(rate, higher) < MIN_SLOPE for higher in rates[at:])
     )
     slopes = list(itertools.starmap(slope, itertools.pairwise(rates)))
-    return next((Saturation(users=users, least=LEAST_SLOPE, slopes=slopes) for users, _ in ends), None)
+    return next((Saturation(users=users, least=MIN_SLOPE, slopes=slopes) for users, _ in ends), None)
 
 
 RATES = 64

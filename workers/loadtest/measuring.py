@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
+from kernels.load.generator import MAX_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
 from kernels.measure.latency import samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
@@ -38,7 +38,7 @@ MANY_ALIKE = 3.0
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
 
 
-LEAST_GAP_MS = 0.1
+MIN_GAP_MS = 0.1
 """No server generates the tokens of one answer with less time between them."""
 
 
@@ -203,7 +203,7 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
     notes = [void] if void else []
     if any(sent.overrun for sent in load.rounds):
-        notes.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
+        notes.append(f"Sending stopped when {MAX_IN_FLIGHT:,} requests were open: the server does not keep up.")
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
         notes.append(
             f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
@@ -217,7 +217,7 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     if tokens.uncounted and test.target.api != "embeddings":
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     at_once = sum(  # two tokens may be of one step of the server
-        len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS for _, served in load.served
+        len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < MIN_GAP_MS for _, served in load.served
     )
     if at_once > len(load.served) / 2:  # on a busy machine single ones do
         notes.append(

@@ -29,7 +29,7 @@ WORDS = NOUNS.split()
 
 All have four letters, so that a server that reads bytes counts as many tokens in each.
 """
-LEAST_PER_WORD = 0.25
+MIN_TOKENS_PER_WORD = 0.25
 """Tokens a word, at least: no tokenizer has fewer, and a smaller count of a server would make prompts endless."""
 
 
@@ -42,9 +42,9 @@ class TokenScale:
 
     @classmethod
     def from_counts(cls, words: tuple[int, int], tokens: tuple[int, int]) -> "TokenScale":
-        """The line through a server's counts of two prompts; one token a word where it has less than LEAST_PER_WORD."""
+        """The line through counts of two prompts; one token a word where it has less than MIN_TOKENS_PER_WORD."""
         slope = (tokens[1] - tokens[0]) / (words[1] - words[0])
-        return cls(tokens[0] - slope * words[0], slope) if slope >= LEAST_PER_WORD else cls()
+        return cls(tokens[0] - slope * words[0], slope) if slope >= MIN_TOKENS_PER_WORD else cls()
 
     def words(self, tokens: int) -> int:
         """The words of a prompt of about so many tokens, one at least."""

@@ -28,9 +28,9 @@ DELIMITERS = ",;\t"
 SHOWN_CHARACTERS = 200
 LONGEST_LINE = 100_000
 LONGEST_CONVERSATION = 200
-MOST_SECONDS = 366 * 86_400
+MAX_SECONDS = 366 * 86_400
 """The longest time from a recording's first arrival to its last one: 366 days."""
-MOST_REQUESTS, MOST_BYTES = 1_000_000, 128 * 2**20
+MAX_REQUESTS, MAX_BYTES = 1_000_000, 128 * 2**20
 """The largest recording that may be handed in."""
 
 
@@ -77,8 +77,8 @@ def facts(file: Path, until_s: float = math.inf) -> RecordingFacts:
             seconds = until_s
             break
         requests += 1
-        if requests > MOST_REQUESTS:
-            raise _broken(file, number, f"has request {requests:,}; a recording has at most {MOST_REQUESTS:,}")
+        if requests > MAX_REQUESTS:
+            raise _broken(file, number, f"has request {requests:,}; a recording has at most {MAX_REQUESTS:,}")
         seconds = request.arrival_s
         prompt, output = max(prompt, request.prompt_tokens), max(output, request.output_tokens)
     return RecordingFacts(
@@ -110,7 +110,7 @@ class _Requests:
                 self._left_out += 1
                 continue
             first = last if first == -math.inf else first
-            if last - first > MOST_SECONDS:
+            if last - first > MAX_SECONDS:
                 raise _broken(file, number, f"{name} is {last - first:,.0f} s after the first one, more than a year")
             conversation = _conversation(file, number, row.get(_name(row, CONVERSATION)))
             yield number, RecordedRequest(last - first, prompt, output, conversation)

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import LoadFigures
 from kernels.load.generator import LoadTrace
-from kernels.load.lag import MOST_LAG_MS
+from kernels.load.lag import MAX_LAG_MS
 from kernels.measure.intervals import STUDENT, percentile, percentile_interval
 from kernels.measure.latency import ServedBatch
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
@@ -25,7 +25,7 @@ from workers.stats.verdicts import CONFIDENCE
 RESAMPLES = 400
 BATCHES = 10
 """Windows of equal length whose rates give the interval of throughput (batch means)."""
-LEAST_INTERVAL_SECONDS = 2.0
+MIN_INTERVAL_SECONDS = 2.0
 
 
 class LoadSummary(LoadFigures):
@@ -56,9 +56,9 @@ class LoadSummary(LoadFigures):
     def tokens_per_second_interval(self) -> Interval | None:
         """The 95 % interval of `tokens_per_second` by batch means: Student's, of the rates in ten equal windows.
 
-        None below LEAST_INTERVAL_SECONDS: the windows then hold too little to be independent.
+        None below MIN_INTERVAL_SECONDS: the windows then hold too little to be independent.
         """
-        if self.seconds < LEAST_INTERVAL_SECONDS:
+        if self.seconds < MIN_INTERVAL_SECONDS:
             return None
         edges = np.linspace(0, self.seconds * 1e9, BATCHES + 1)
         rates = np.histogram(self.token_times(), edges)[0] / (self.seconds / BATCHES)
@@ -147,7 +147,7 @@ class LoadSummary(LoadFigures):
         return requests
 
     def generator_lag(self) -> GeneratorLag:
-        return GeneratorLag(**asdict(self.lag), limit=MOST_LAG_MS, void=self.lag.void)
+        return GeneratorLag(**asdict(self.lag), limit=MAX_LAG_MS, void=self.lag.void)
 
     def failures(self) -> list[LoadFailure]:
         """Failures by kind, the most frequent first."""

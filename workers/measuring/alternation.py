@@ -9,32 +9,32 @@ from typing import Any
 from kernels.measure.latency import ServedBatch
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
-from workers.documents.speedup import LEAST_PROCESSES
+from workers.documents.speedup import MIN_PROCESSES
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
-from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough, needed, verdicts
+from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, needed, verdicts
 
 Hours = tuple[float | None, float | None]
 """USD per hour of before and of after; None where no price is known."""
-LEAST_PAIRS = 9
-LEAST_SECONDS = 8.0
+MIN_PAIRS = 9
+MIN_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing at most. Quality gets the rest."""
-ENOUGH_PAIRS = 2 * LEAST_REQUESTS
-"""Pairs after which before is not served any more, once it is decided. Slow requests are paired for LEAST_SECONDS."""
+ENOUGH_PAIRS = 2 * MIN_REQUESTS
+"""Pairs after which before is not served any more, once it is decided. Slow requests are paired for MIN_SECONDS."""
 
 
 FAR_SLOWER = 5.0
 """Before whose requests take so many times as long as after's is not pursued until it is decided."""
-LEAST_PAIRS_OF_SEVERAL = 3
-"""The pairs of a process with a FAR_SLOWER before where further ones follow: all together have LEAST_PAIRS."""
+MIN_PAIRS_OF_SEVERAL = 3
+"""The pairs of a process with a FAR_SLOWER before where further ones follow: all together have MIN_PAIRS."""
 PAIRS_FAR_SLOWER = 4
 """The same where none follows. The smallest and the largest ratio of any two of so many requests enclose that of the
 medians with 97 % confidence; of three with 90 %."""
-FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
-"""The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
+MIN_SLOW_PAIRS, LATEST_SECONDS = 2, 120.0
+"""The pairs that are kept in place of MIN_PAIRS once the stage is so many seconds over its time."""
 
 
 @dataclass(frozen=True)
@@ -86,47 +86,47 @@ def alternate(
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
     `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once it is decided, after
-    goes on alone when ENOUGH_PAIRS are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is twice
+    goes on alone when ENOUGH_PAIRS are served, or MIN_PAIRS in MIN_SECONDS, or as soon as the time left is twice
     what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when `reserve`
-    seconds of the stage are left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the stage is
+    seconds of the stage are left, but not before MIN_PAIRS and MIN_SECONDS; with MIN_SLOW_PAIRS where the stage is
     LATEST_SECONDS over its time.
 
-    A FAR_SLOWER before is given up after LEAST_SECONDS, or after PAIRS_FAR_SLOWER where LEAST_PAIRS take longer, or
-    after LEAST_PAIRS_OF_SEVERAL where LEAST_PROCESSES fit into the time: `start_seconds` are those until a further
+    A FAR_SLOWER before is given up after MIN_SECONDS, or after PAIRS_FAR_SLOWER where MIN_PAIRS take longer, or
+    after MIN_PAIRS_OF_SEVERAL where MIN_PROCESSES fit into the time: `start_seconds` are those until a further
     process serves, None where there is none.
     What runs today, as both sides, serves once.
     """
     objectives = workload.objectives
     limited = [objective for objective in objectives if objective.limit is not None]
-    least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
+    least_pairs = MIN_PAIRS if limited == list(objectives) else MIN_REQUESTS
     began, spent, alone, given_up = time.monotonic(), 0.0, False, False
-    soonest = began + LEAST_SECONDS
+    soonest = began + MIN_SECONDS
     what = "requests" if after is before else "pairs of requests"
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs, done = len(before.served), len(after.served)
-        if pairs >= FEWEST_PAIRS and context.overtime > LATEST_SECONDS:
+        if pairs >= MIN_SLOW_PAIRS and context.overtime > LATEST_SECONDS:
             return
         verdicts_before = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
         decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
-        if least_pairs == LEAST_PAIRS and pairs == done and LEAST_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER:
+        if least_pairs == MIN_PAIRS and pairs == done and MIN_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER:
             seconds = (start_seconds or 0.0) + 1.2 * (time.monotonic() - began)
-            fits = (LEAST_PROCESSES - 1) * seconds <= context.seconds_left - reserve
-            costly = LEAST_PAIRS / pairs * (time.monotonic() - began) > LEAST_SECONDS
+            fits = (MIN_PROCESSES - 1) * seconds <= context.seconds_left - reserve
+            costly = MIN_PAIRS / pairs * (time.monotonic() - began) > MIN_SECONDS
             enough = (pairs == PAIRS_FAR_SLOWER and costly) or (start_seconds is not None and fits)
             given_up = enough and after is not before and _is_far_slower(before.served, after.served)
-        paired = given_up or ((slow or pairs >= LEAST_REQUESTS) and decided)
+        paired = given_up or ((slow or pairs >= MIN_REQUESTS) and decided)
         counted = done if given_up else pairs
-        if counted >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
+        if counted >= MIN_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
+            least = max([MIN_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
-            alone = given_up or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
+            alone = given_up or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == MIN_PAIRS)
         if not (alone or after is before):
             before.serve()
         start = time.monotonic()
         after.serve()
         spent += time.monotonic() - start
-        context.report_progress(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"{what} measured: {len(before.served)}")
+        context.report_progress(0.2 + 0.5 * done / (done + MIN_REQUESTS), f"{what} measured: {len(before.served)}")

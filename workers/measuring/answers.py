@@ -16,9 +16,9 @@ from workers.measuring.quality import upper_end
 from workers.measuring.recorded_answers import GivesLogits
 from workers.stats.intervals import paired_difference
 
-LEAST_ANSWERS = 300
+MIN_ANSWERS = 300
 """Without one difference among so many, fewer than 1 % differ, at 95 % confidence: 0.99 ** 300 < 0.05."""
-LEAST_VECTORS, LEAST_REQUESTS = 4096, 32
+MIN_VECTORS, MIN_REQUESTS = 4096, 32
 """Vectors, and requests that have them: those of one request are alike, and intervals resample requests."""
 
 
@@ -51,8 +51,8 @@ class AnswerComparison:
     @property
     def needed(self) -> int:
         if self.answer.form == "classes":
-            return LEAST_ANSWERS
-        return max(LEAST_VECTORS, LEAST_REQUESTS * self.rows // max(1, self.requests))
+            return MIN_ANSWERS
+        return max(MIN_VECTORS, MIN_REQUESTS * self.rows // max(1, self.requests))
 
 
 @torch.no_grad()
@@ -61,13 +61,13 @@ def compare(
     inputs: Iterable[torch.Tensor],
     answer: AnswerKind,
     source: str,
-    goes_on: Callable[[int, int], bool],
+    keep_going: Callable[[int, int], bool],
     pool: Pool = mean_of_rows,
 ) -> AnswerComparison:
-    """Compares batches of main inputs while `goes_on(answers so far, needed)`; at least one."""
+    """Compares batches of main inputs while `keep_going(answers so far, needed)`; at least one."""
     compared = AnswerComparison(distance_of(answer, pool), distance_of(answer, pool), answer, source)
     for batch in inputs:
-        if compared.answers and not goes_on(compared.answers, compared.needed):
+        if compared.answers and not keep_going(compared.answers, compared.needed):
             break
         logits = {runner: rows_of(runner.logits(batch)).double().cpu() for runner in dict.fromkeys(runners)}
         expected, *outputs = (logits[runner] for runner in runners)

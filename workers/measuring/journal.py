@@ -24,9 +24,9 @@ from workers.wording.errors import error_sentence
 
 SHARE = 0.5
 """What is tried may take this share of the time that is left; then its process is ended."""
-LEAST_SECONDS, LONGEST_SECONDS = 30.0, 120.0
+MIN_SECONDS, LONGEST_SECONDS = 30.0, 120.0
 """The least that a variant or a part of a plan may take, and the most that a variant may."""
-MOST_SECONDS = 1e6
+MAX_SECONDS = 1e6
 """What may take longer has no limit."""
 
 
@@ -62,16 +62,16 @@ class Journal:
     def most_seconds(self) -> float:
         """The stage's seconds with the overrun; 0 where too few are left to try anything more."""
         seconds_left = self._with_overrun
-        return seconds_left if seconds_left >= min(LEAST_SECONDS, self._overrun) else 0.0
+        return seconds_left if seconds_left >= min(MIN_SECONDS, self._overrun) else 0.0
 
     @property
     def variant_seconds(self) -> float:
         """The longest that one variant may take, or one pass with it."""
-        return max(LEAST_SECONDS, min(LONGEST_SECONDS, SHARE * self._context.seconds_left))
+        return max(MIN_SECONDS, min(LONGEST_SECONDS, SHARE * self._context.seconds_left))
 
     def plan_seconds(self, building: float = 0.0) -> float:
         """The longest that one part of a plan's trial may take; `building` are the seconds of its build at worst."""
-        share = max(LEAST_SECONDS, SHARE * self._context.seconds_left)
+        share = max(MIN_SECONDS, SHARE * self._context.seconds_left)
         return min(share + building + self._requests, self._with_overrun)
 
     @property
@@ -87,12 +87,12 @@ class Journal:
         """
         self._ask()
         seconds = max(seconds, 1.0)
-        self._write(LeftOut(key=key, label=label[:1000], seconds=round(min(seconds, MOST_SECONDS))))
+        self._write(LeftOut(key=key, label=label[:1000], seconds=round(min(seconds, MAX_SECONDS))))
         ends = time.monotonic() + seconds
         if abs(ends - self._deadline) > 1.0:  # each call starts a thread
             faulthandler.cancel_dump_traceback_later()
             self._deadline = ends
-            if seconds < MOST_SECONDS:
+            if seconds < MAX_SECONDS:
                 faulthandler.dump_traceback_later(seconds, file=self._hung, exit=True)
 
     @contextmanager

@@ -5,7 +5,7 @@ from statistics import median
 
 from kernels.measure.latency import ServedBatch, pooled, samples_of
 from workers.documents.base import Verdict
-from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Speedup
+from workers.documents.speedup import MIN_PROCESSES, Drift, ProcessMedians, Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation, Hours
@@ -25,7 +25,7 @@ from workers.stats.intervals import (
 from workers.stats.sample_sizes import judged, needed
 from workers.stats.verdicts import overall
 
-LEAST_PAIRS_OF_A_RATIO = 9
+MIN_PAIRS_OF_A_RATIO = 9
 """With fewer pairs a promise relative to before is undecided: in a process, or of all where the interval is over
 processes. verify's own measures so many at least.
 """
@@ -116,12 +116,10 @@ def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour:
 def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:
     """The outcome of a promise relative to before, by the interval of `speedup`; today's is as fast as itself."""
     promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
-    spacing = (
-        independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
-    )
-    needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
+    spacing = independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < MIN_PROCESSES else 1
+    needed_pairs = spacing * MIN_PAIRS_OF_A_RATIO
     pairs = [process.pairs for process in processes]
-    too_few = (min(pairs) if len(processes) < LEAST_PROCESSES else sum(pairs)) < needed_pairs
+    too_few = (min(pairs) if len(processes) < MIN_PROCESSES else sum(pairs)) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
     verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
@@ -151,14 +149,14 @@ def speedup(
 ) -> Speedup:
     """The ratio of the objective's metric, above 1 when after is better, from the processes' interleaved batches.
 
-    With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor.
+    With fewer than MIN_PROCESSES it is that of the first process, as is the noise floor.
     """
     hours = hours_of(usd_per_hour, gpus)
     sides = [_interleaved(objective, process, hours) for process in processes]
     medians = [_medians(objective, *side) for side in sides]
     spacing = independent_spacing(objective.metric, processes[0].after)
     before, after = sides[0]
-    if len(processes) < LEAST_PROCESSES:
+    if len(processes) < MIN_PROCESSES:
         pair = (after, before) if objective.direction == "at_least" else (before, after)
         ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(before, after, spacing=spacing)
     else:

@@ -3,7 +3,7 @@
 from workers.documents import budget
 from workers.documents.stages import StageInput
 
-LEAST_SECONDS = 120.0
+MIN_SECONDS = 120.0
 REQUESTS = 20.0
 """So many requests of the present deployment, with their wait for the others, fit into the overrun."""
 
@@ -13,7 +13,7 @@ def overrun_seconds(document: StageInput) -> float:
 
     It grows with what the present deployment's requests take.
     """
-    return LEAST_SECONDS + requests_seconds(document)
+    return MIN_SECONDS + requests_seconds(document)
 
 
 def requests_seconds(document: StageInput) -> float:

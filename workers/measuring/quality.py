@@ -79,7 +79,7 @@ def _plain(value: float) -> str:
     return f"{value:,.4g}" if math.isfinite(value) and value < 1e4 else f"{value:.3g}"
 
 
-LEAST_TOKENS = 4096
+MIN_TOKENS = 4096
 BLOCK = 32
 """Neighbouring tokens are alike: the interval resamples blocks of this many, not single tokens."""
 
@@ -161,17 +161,17 @@ def compare(
     after: GivesLogits,
     tokens: Tokens,
     batch: int,
-    goes_on: Callable[[int], bool],
+    keep_going: Callable[[int], bool],
     predicts_next: bool = True,
 ) -> tuple[int, _Side, _Side]:
-    """Runs groups of `batch` sequences through the three runners while `goes_on(tokens so far)`; at least one group.
+    """Runs groups of `batch` sequences through the three runners while `keep_going(tokens so far)`; at least one group.
 
     `predicts_next` is false for masked language models, whose logits are of the token itself.
     """
     both = (_Side(), _Side())
     done = 0
     for ids in groups(tokens, batch):
-        if done and not goes_on(done):
+        if done and not keep_going(done):
             break
         logits = {runner: runner.logits(ids) for runner in dict.fromkeys((reference, before, after))}
         expected, *answers = (logits[runner] for runner in (reference, before, after))
@@ -202,9 +202,9 @@ def judge(
         may = f"rises of at most {points} and {allowed.nats_words} are allowed{own}"
     acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
     caveat, result = "", "acceptable" if acceptable else "not acceptable"
-    if done < LEAST_TOKENS:
+    if done < MIN_TOKENS:
         result += " so far" if acceptable else ""
-        caveat = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
+        caveat = f" Fewer than the {MIN_TOKENS:,} tokens that this takes were reached."
     caveat += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "

@@ -37,9 +37,9 @@ PROGRESS_SECONDS = 2.0
 FINISHING_SHARE, FINISHING_SECONDS = 0.1, 60.0
 """What a comparison leaves for what follows: a share of the stage's seconds that are left, and these before a
 late stage may be stopped."""
-LEAST_SEQUENCES = 16
+MIN_SEQUENCES = 16
 """The fewest sequences of a text to compare, for an interval over sequences, if half of QUALITY_SECONDS allows."""
-NEEDED = {"tokens": quality.LEAST_TOKENS, "classes": answers.LEAST_ANSWERS, "vectors": answers.LEAST_VECTORS}
+NEEDED = {"tokens": quality.MIN_TOKENS, "classes": answers.MIN_ANSWERS, "vectors": answers.MIN_VECTORS}
 """The fewest answers that a comparison needs, by their form."""
 
 
@@ -69,12 +69,12 @@ def record(document: StageInput, context: Context, before: Runner, folder: Path)
         longest = max(QUALITY_SECONDS, budget.quality_seconds(document.results))
         until = time.monotonic() + _allowed(document, context, longest)
 
-        def goes_on(values: int) -> bool:
+        def keep_going(values: int) -> bool:
             if given.tokens is None:
                 return time.monotonic() < until
             return time.monotonic() < (until if values < NEEDED["tokens"] else soon) and values < _wanted(given.tokens)
 
-        recorded_answers.record(given, (reference, before), folder, goes_on)
+        recorded_answers.record(given, (reference, before), folder, keep_going)
     except Exception as error:  # a copy in float32 may find no room
         return error_sentence(error)
     return ""
@@ -149,7 +149,7 @@ def _judge(
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
     said_at = 0.0
 
-    def goes_on(done: int, least: int = needed) -> bool:
+    def keep_going(done: int, least: int = needed) -> bool:
         nonlocal said_at
         now, most = time.monotonic(), max(wanted, least)
         if now >= said_at + PROGRESS_SECONDS or done >= most:
@@ -161,10 +161,10 @@ def _judge(
         tokens = given.tokens
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
         wanted = _wanted(tokens)
-        compared = quality.compare(*sides, tokens, batch, goes_on, generates)
+        compared = quality.compare(*sides, tokens, batch, keep_going, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     pool = _pool(context.model_dir)
-    comparison = answers.compare(sides, given.batches, answer, given.source, goes_on, pool)
+    comparison = answers.compare(sides, given.batches, answer, given.source, keep_going, pool)
     return answers.judge(comparison, document.model.generated, allowed)
 
 
@@ -176,7 +176,7 @@ def _allowed(document: StageInput, context: Context, seconds: float) -> float:
 
 def _wanted(tokens: texts.Tokens) -> int:
     """The tokens that a comparison goes through where time allows."""
-    return max(NEEDED["tokens"], min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
+    return max(NEEDED["tokens"], min(MIN_SEQUENCES, tokens.written) * tokens.ids.shape[1])
 
 
 def _given(document: StageInput, context: Context, model: PreTrainedModel) -> Given:
@@ -203,16 +203,16 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     workload, generates = document.workload, document.model.kind == "decoder"
     traffic, words = workload.traffic, vocabulary(model)
     length = texts.sequence_length(traffic, generates, words)
-    most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
+    most = max(least, MIN_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
     until = time.monotonic() + max(_allowed(document, context, QUALITY_SECONDS), context.seconds_left / 2)
     report_once = cache(partial(context.report_progress, 0.7, "the model writes text to be compared on"))
 
-    def goes_on() -> bool:
+    def keep_going() -> bool:
         report_once()
         return time.monotonic() < until
 
-    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, goes_on)
+    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, keep_going)
 
 
 def _inputs(
@@ -225,6 +225,6 @@ def _inputs(
         drawn = (random_input(model, batch, 1, generator) for _ in range(-(-needed // batch)))
         return drawn, f"random {answer.unit}"
     length = document.workload.traffic.prompt_tokens
-    requests = needed if answer.form == "classes" else answers.LEAST_REQUESTS
+    requests = needed if answer.form == "classes" else answers.MIN_REQUESTS
     tokens = _texts(document, context, model, max(needed, requests * length))
     return texts.groups(tokens, batch), tokens.source

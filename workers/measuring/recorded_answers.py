@@ -40,13 +40,13 @@ class Recorded:
         return next(self._answers)
 
 
-def record(given: Given, sides: Sequence[GivesLogits], folder: Path, goes_on: Callable[[int], bool]) -> None:
-    """Saves what the `sides` answer to each batch while `goes_on(values of all inputs so far)`; to one at least."""
+def record(given: Given, sides: Sequence[GivesLogits], folder: Path, keep_going: Callable[[int], bool]) -> None:
+    """Saves what the `sides` answer to each batch while `keep_going(values of all inputs so far)`; to one at least."""
     folder.mkdir()
     different = list(dict.fromkeys(sides))
     batches: list[torch.Tensor] = []
     for batch in given.batches:
-        if batches and not goes_on(sum(known.numel() for known in batches)):
+        if batches and not keep_going(sum(known.numel() for known in batches)):
             break
         for number, side in enumerate(different):
             torch.save(side.logits(batch).cpu(), _file(folder, number, len(batches)))

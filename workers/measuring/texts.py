@@ -149,20 +149,20 @@ def for_quality(
     vocabulary: int,
     length: int,
     most: int,
-    goes_on: Callable[[], bool] = lambda: True,
+    keep_going: Callable[[], bool] = lambda: True,
 ) -> Tokens:
     """About `most` tokens: the workload's or the model's text, what the model writes where that is too short, else
     random ids.
 
     `writes`: whether the weights are trained, so that the text that the model generates has meaning. What it
-    writes is cut short where `goes_on`, called after each token, is false.
+    writes is cut short where `keep_going`, called after each token, is false.
     """
     text = from_text(model_dir, own, length, most, vocabulary)
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
     before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
-    more = sampled(model, vocabulary, length, missing, goes_on, [token for token in before if token < vocabulary])
+    more = sampled(model, vocabulary, length, missing, keep_going, [token for token in before if token < vocabulary])
     if text is None:
         return more
     if more.ids.shape[1] < length:
@@ -200,10 +200,10 @@ def sampled(
     vocabulary: int,
     length: int,
     most: int,
-    goes_on: Callable[[], bool] = lambda: True,
+    keep_going: Callable[[], bool] = lambda: True,
     before: Sequence[int] = (),
 ) -> Tokens:
-    """What the model writes at temperature 1 behind `before` and a random token, until `goes_on` is false."""
+    """What the model writes at temperature 1 behind `before` and a random token, until `keep_going` is false."""
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
@@ -211,7 +211,7 @@ def sampled(
     starts = torch.cat([first, torch.randint(vocabulary, (count, 1))], 1).to(device)
     written = []
     for group in starts.split(WRITTEN_AT_ONCE):
-        written.append(_write(model, group, length, goes_on))
+        written.append(_write(model, group, length, keep_going))
     whole = [ids for ids in written if ids.shape[1] == written[0].shape[1]]
     return Tokens(torch.cat(whole), "tokens sampled from the model itself")
 
@@ -222,12 +222,12 @@ def under_graphs(model: torch.nn.Module) -> bool:
 
 
 @torch.no_grad()
-def _write(model: torch.nn.Module, starts: torch.Tensor, length: int, goes_on: Callable[[], bool]) -> torch.Tensor:
-    """Sequences [count, length] that begin with `starts`, shorter where `goes_on` ends them: under CUDA graphs where
+def _write(model: torch.nn.Module, starts: torch.Tensor, length: int, keep_going: Callable[[], bool]) -> torch.Tensor:
+    """Sequences [count, length] that begin with `starts`, shorter where `keep_going` ends them: under CUDA graphs where
     the model is known to run under them, since `generate` launches each operation of each token from the host.
     """
     if under_graphs(model):
-        return _write_by_graphs(model, starts, length, goes_on)
+        return _write_by_graphs(model, starts, length, keep_going)
     ids = model.generate(  # type: ignore[operator]
         starts,
         attention_mask=torch.ones_like(starts),
@@ -237,13 +237,13 @@ def _write(model: torch.nn.Module, starts: torch.Tensor, length: int, goes_on: C
         min_new_tokens=length - starts.shape[1],
         eos_token_id=None,
         pad_token_id=0,
-        stopping_criteria=[lambda ids, _, **__: torch.full(ids.shape[:1], not goes_on(), device=ids.device)],
+        stopping_criteria=[lambda ids, _, **__: torch.full(ids.shape[:1], not keep_going(), device=ids.device)],
     )
     return ids.cpu()
 
 
 def _write_by_graphs(
-    model: torch.nn.Module, starts: torch.Tensor, length: int, goes_on: Callable[[], bool]
+    model: torch.nn.Module, starts: torch.Tensor, length: int, keep_going: Callable[[], bool]
 ) -> torch.Tensor:
     count, begun = starts.shape
     session = SamplingSession(model, count, begun, length + WARM_UP_ROOM, lambda function: function)
@@ -251,7 +251,7 @@ def _write_by_graphs(
     session.prefill(starts)
     ids = [starts, session.token.clone()]
     for _ in range(length - begun - 1):
-        if not goes_on():
+        if not keep_going():
             break
         session.step()
         ids.append(session.token.clone())

@@ -10,9 +10,9 @@ from workers.planning import ranking
 from workers.stats.verdicts import CONFIDENCE
 from workers.wording.text import percent, plain, quantity
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Alternatives that the sentence names at most."""
-LEAST_SAVING = 0.02
+MIN_SAVING = 0.02
 """A smaller share of the cost is no reason to take a slower plan. The trials keep no interval of their rate."""
 
 
@@ -34,7 +34,7 @@ def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counte
         hopeful = ranking.hopeful(trials, lower)
         return ChosenPlan(hopeful) if hopeful else None
     cheapest = min(feasible, key=cost_of)
-    if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
+    if cost_of(cheapest) > (1 - MIN_SAVING) * cost_of(fastest):
         cheapest = fastest
     choice = cheapest if cheap else fastest
     if choice is cheapest and choice is fastest_of_all:
@@ -85,7 +85,7 @@ def _sentence(
         why += f", which the workload asks for, though {cheapest.label} is cheaper"
     costs = [
         f"{_takes(choice)} for a million {counted}",
-        *(f"{trial.label} {_takes(trial)}" for trial in others[:MOST_NAMED]),
+        *(f"{trial.label} {_takes(trial)}" for trial in others[:MAX_NAMED]),
     ]
     return f"{choice.label} is {why}, in a quick comparison: {'; '.join(costs)}."
 

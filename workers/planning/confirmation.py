@@ -11,7 +11,7 @@ from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
 from workers.documents.quality import Quality
-from workers.documents.speedup import LEAST_PROCESSES, Speedup
+from workers.documents.speedup import MIN_PROCESSES, Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanTrial, StageInput
 from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context
@@ -19,7 +19,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import ENOUGH_PROCESSES, LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, FurtherProcesses
+from workers.planning.processes import ENOUGH_PROCESSES, MAX_PAIRS, MIN_PAIRS, PAIRS_SECONDS, FurtherProcesses
 from workers.planning.served_checks import of_processes
 from workers.stats.intervals import joined
 from workers.stats.verdicts import overall
@@ -31,7 +31,7 @@ than ENOUGH_PROCESSES."""
 FAR = 10.0
 """A latency is missed beside other programs where the fastest request, times the share of the CPU that they left, is
 over so many times the limit."""
-MOST_PLANS = 3
+MAX_PLANS = 3
 """The most plans that are verified, the composed one included."""
 
 
@@ -100,14 +100,14 @@ class PlanMeasurement:
 
     @property
     def further_pairs(self) -> int:
-        return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
+        return min(MAX_PAIRS, max(MIN_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
 
     def pairs_in(self, context: Context) -> int:
         """The same; one more than the least where the stage's time is too short for ENOUGH_PROCESSES, so that fewer of
         them have as many together.
         """
         enough = (ENOUGH_PROCESSES - 1) * (self.process_seconds(context) or 0.0) <= context.seconds_left
-        return max(self.further_pairs, LEAST_PAIRS + (not enough))
+        return max(self.further_pairs, MIN_PAIRS + (not enough))
 
     @property
     def _pair_seconds(self) -> float:
@@ -124,7 +124,7 @@ class PlanMeasurement:
         """Seconds that the least number of further processes take; 0 where they do not fit into what is left after
         `quality_seconds`, in which quality is still to be measured.
         """
-        least = (LEAST_PROCESSES - 1) * (self.process_seconds(context) or 0.0)
+        least = (MIN_PROCESSES - 1) * (self.process_seconds(context) or 0.0)
         return least if least <= context.seconds_left - quality_seconds else 0.0
 
     @property
@@ -330,7 +330,7 @@ def is_change(plan: Plan, document: StageInput) -> bool:
 def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     """(label, plan) of the composed plan, then of the others that passed in compose and beat today's, best first:
     where the workload prefers the cheapest plan, those that keep every promise by their price, then the others.
-    Plans that ended verify's process count among MOST_PLANS, and are not returned.
+    Plans that ended verify's process count among MAX_PLANS, and are not returned.
 
     Only what runs today where it is the composed plan, or where no other plan can be verified.
     """
@@ -340,7 +340,7 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
         return [(label, composed)]
     others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
     ended = {left_out.key for left_out in document.left_out}
-    plans = [named for named in [(label, composed), *others][:MOST_PLANS] if named[0] not in ended]
+    plans = [named for named in [(label, composed), *others][:MAX_PLANS] if named[0] not in ended]
     return plans or [(document.workload.present_runner, present_plan(document))]
 
 

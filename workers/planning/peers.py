@@ -21,7 +21,7 @@ LABEL = "vllm"
 WORST_START_SECONDS = 120.0
 """vLLM starts within this: it loads the weights, compiles and captures its CUDA graphs. Confined on an H200 with empty
 caches it took 63 s for Llama-3.2-1B."""
-LONGEST = 900
+MAX_ERROR_LENGTH = 900
 """Characters of what an engine says of its failure."""
 
 
@@ -43,7 +43,7 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
     try:
         peer = _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:
-        return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:LONGEST], gate="error")
+        return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:MAX_ERROR_LENGTH], gate="error")
     context.starts_and_loads += peer.start_seconds or 0.0
     return peer
 

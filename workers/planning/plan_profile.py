@@ -26,7 +26,7 @@ from workers.traces.attribution import DeviceWork
 from workers.traces.capture import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
-from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
+from workers.traces.windows import MAX_STEPS, TracedWindows, Window, longer, windows
 from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL
 from workers.wording.text import percent, plain
@@ -81,7 +81,7 @@ def _profile(
     traffic, generates = document.workload.traffic, kind_of(model) == "decoder"
     steps = traffic.output_tokens - 1 if generates else 0
     request_ms = median_ms([answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)])
-    spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
+    spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MAX_STEPS))]
     eager = runners.runner("eager", model)
     traced = TracedWindows()
     for index, window in enumerate(spans):

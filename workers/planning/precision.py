@@ -2,7 +2,7 @@
 
 from kernels import registry
 from kernels.plan import Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 
 
 def weights_of(plan: Plan) -> list[str]:
@@ -13,7 +13,7 @@ def weights_of(plan: Plan) -> list[str]:
 
 def rounding_of(plan: Plan) -> str:
     """The precision in the plan whose rounding may change the logits most."""
-    return max([plan.dtype, *weights_of(plan)], key=lambda name: LARGEST_DIFFERENCE[name])
+    return max([plan.dtype, *weights_of(plan)], key=lambda name: MAX_DIFFERENCE[name])
 
 
 def lowers_precision(plan: Plan, served: str) -> bool:

@@ -10,7 +10,7 @@ import torch
 from kernels.measure import host_memory
 from kernels.plan import Plan
 from workers.documents.measurement import ServedIds, Telemetry
-from workers.documents.speedup import LEAST_PROCESSES
+from workers.documents.speedup import MIN_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
@@ -19,11 +19,11 @@ from workers.planning.measuring_process import MeasuringProcess
 
 ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
-MOST_PROCESSES = 6
+MAX_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
 SPARE_MEMORY = 0.1
 """The share by which a further process may need more memory than this one uses."""
-LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 2, 10, 3.0
+MIN_PAIRS, MAX_PAIRS, PAIRS_SECONDS = 2, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
 
@@ -82,16 +82,16 @@ class FurtherProcesses:
         """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds`
         each.
 
-        With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
+        With verify's own there are MIN_PROCESSES to MAX_PROCESSES of them, and no more than ENOUGH_PROCESSES where
         `is_clear` says of the further ones that their result is; where the stage's time is too short for
-        LEAST_PROCESSES, none is started. The caller has freed the device's memory. The first process that fails, or
+        MIN_PROCESSES, none is started. The caller has freed the device's memory. The first process that fails, or
         whose figures are void, is the last one; the requests of those before it are kept.
         """
         runs, context, took = ProcessRuns(), self.context, seconds
-        fits = context.seconds_left >= (LEAST_PROCESSES - 1) * seconds
+        fits = context.seconds_left >= (MIN_PROCESSES - 1) * seconds
         if plan != self._plan or not fits:
             self.close()
-        while fits and len(runs.alternations) < MOST_PROCESSES - 1:
+        while fits and len(runs.alternations) < MAX_PROCESSES - 1:
             waited = bool(self._waiting)
             if context.seconds_left < (took if waited else seconds):
                 break

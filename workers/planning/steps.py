@@ -22,7 +22,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 REST = "head and sampling"
 RUNNER = "compact decoder"
 """The first step: the runner itself, where every op is torch's own."""
-LEAST_SECONDS = 60.0
+MIN_SECONDS = 60.0
 """Seconds that compose must have left for the steps to be measured."""
 STEP = TrialTimeouts(building=10.0, measuring=1.5)
 
@@ -59,7 +59,7 @@ def _bare(plan: Plan) -> Plan | None:
 def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
     """Trials of the steps of a plan that passed as `full`, the last step, not measured again; [] without time."""
     steps = cumulative_plans(plan)
-    if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
+    if full.gate != "pass" or seconds_left < MIN_SECONDS or not steps:
         return []
     trials = [
         trial_runner.attempt(name, part, partial(runners.apply, model, part), STEP, lossy=False)

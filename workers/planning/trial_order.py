@@ -19,7 +19,7 @@ from kernels.plan import Plan
 from kernels.runners.whole_model import WholeModel
 from workers.cost.pricing import hourly_price
 from workers.documents.stages import PlanTrial, StageInput
-from workers.documents.workload import MOST_MINUTES, Objective
+from workers.documents.workload import MAX_MINUTES, Objective
 from workers.harness.context import Context
 from workers.planning import kernels_plan, ranking, several_gpus
 from workers.planning.build_times import BuildTimes
@@ -37,7 +37,7 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 CHEAP_SHARE = 0.1
 """A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
-LEAST_MEASURING_SECONDS, LEAST_BATCHES = 4.0, 4
+MIN_MEASURING_SECONDS, MIN_BATCHES = 4.0, 4
 """Comparing and measuring a plan takes so long beside building it, or the time of so many batches of requests."""
 
 
@@ -94,11 +94,11 @@ class TrialOrder:
         """
         baseline, traffic = self._document.results.baseline, self._document.workload.traffic
         if baseline is None or not baseline.tokens_per_second or self._document.model.kind != "decoder":
-            return LEAST_MEASURING_SECONDS
+            return MIN_MEASURING_SECONDS
         batch_seconds = traffic.batch * traffic.output_tokens / baseline.tokens_per_second
         if value and baseline.primary and self._lower:
             batch_seconds *= value / baseline.primary.value
-        return max(LEAST_MEASURING_SECONDS, LEAST_BATCHES * batch_seconds)
+        return max(MIN_MEASURING_SECONDS, MIN_BATCHES * batch_seconds)
 
     def predicted(self, variant: WholeModel, size: int = 1, objective: Objective | None = None) -> float | None:
         """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
@@ -258,11 +258,11 @@ def minutes_wanted(document: StageInput, context: Context, seconds: Sequence[flo
     """Minutes, in halves, with which a run would have tried the plans that were left out, which take so many `seconds`
     each; None for none, and where a workload may not ask for more.
     """
-    if not seconds or document.workload.constraints.minutes >= MOST_MINUTES:
+    if not seconds or document.workload.constraints.minutes >= MAX_MINUTES:
         return None
     wanted = sum(seconds)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
-    return min(MOST_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
+    return min(MAX_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
 
 
 def _floor(document: StageInput) -> float:

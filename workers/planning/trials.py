@@ -39,8 +39,8 @@ from workers.wording.errors import error_sentence
 from workers.wording.stages import NOT_MEASURED
 from workers.wording.text import percent
 
-LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
-"""Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
+MIN_ROUNDS, ENOUGH_ROUNDS, MAX_ROUNDS = 3, 5, 50
+"""Rounds of a trial; more than MAX_ROUNDS only where a promised percentile takes more requests to be proven."""
 MEASURE_SECONDS = 4.0
 """About how long compose measures one plan."""
 OVERRUN_SECONDS = 20.0
@@ -174,9 +174,9 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, size: in
     while True:
         clients.serve()
         done, late = len(clients.served), time.monotonic() - end
-        if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
+        if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= MIN_ROUNDS):
             break
-        if done >= MOST_ROUNDS and all(done >= needed(objective, [clients.served], usd) for objective in limited):
+        if done >= MAX_ROUNDS and all(done >= needed(objective, [clients.served], usd) for objective in limited):
             break
     return clients
 

@@ -18,13 +18,13 @@ from workers.documents.quality import Quality
 from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind
-from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, warm_clients
+from workers.measuring.alternation import MIN_PAIRS_OF_SEVERAL, warm_clients
 from workers.measuring.served_model import load_today, planned, prepared, watched
 from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served, judged_ids, precisions_of
-from workers.stats.sample_sizes import LEAST_REQUESTS, needed
+from workers.stats.sample_sizes import MIN_REQUESTS, needed
 
-LEAST_TURNS = 3
+MIN_TURNS = 3
 """Of each side. So many ratios have an interval that contains their spread."""
 QUALITY = "quality"
 """The folder of what today's side and float32 answered."""
@@ -89,8 +89,8 @@ def _serve(clients: Clients, task: TurnTask) -> None:
     while True:
         clients.serve()
         done, counts = len(clients.served), (needed(objective, [clients.served], task.usd) for objective in objectives)
-        enough = done >= math.ceil(max(LEAST_REQUESTS, *counts) / LEAST_TURNS) or time.monotonic() > until
-        if done >= LEAST_PAIRS_OF_SEVERAL and enough:
+        enough = done >= math.ceil(max(MIN_REQUESTS, *counts) / MIN_TURNS) or time.monotonic() > until
+        if done >= MIN_PAIRS_OF_SEVERAL and enough:
             return
 
 

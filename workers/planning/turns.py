@@ -17,7 +17,7 @@ from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.harness.fresh_processes import START_SECONDS
-from workers.measuring.alternation import LEAST_PAIRS_OF_SEVERAL, TIMING_SHARE, Alternation
+from workers.measuring.alternation import MIN_PAIRS_OF_SEVERAL, TIMING_SHARE, Alternation
 from workers.measuring.outcomes import hours_of
 from workers.measuring.served_model import dtype_of
 from workers.planning.confirmation import PlanMeasurement, is_clear, is_decided, sizes_of
@@ -25,12 +25,12 @@ from workers.planning.measuring_process import MeasuringProcess
 from workers.planning.precision import weights_of
 from workers.planning.processes import left_out
 from workers.planning.served_checks import of_processes
-from workers.planning.turn_process import LEAST_TURNS, QUALITY, Side, TurnResult, TurnTask
+from workers.planning.turn_process import MIN_TURNS, QUALITY, Side, TurnResult, TurnTask
 from workers.wording.text import capitalised
 
-MOST_TURNS = 5
-"""Of each side. It is odd, as LEAST_TURNS is: the last turn is then today's, which judges the plan's last ids."""
-LEAST_SECONDS = 3.0
+MAX_TURNS = 5
+"""Of each side. It is odd, as MIN_TURNS is: the last turn is then today's, which judges the plan's last ids."""
+MIN_SECONDS = 3.0
 """What a turn's requests may take at least."""
 SIDES: tuple[Side, Side] = ("before", "after")
 WORDS = {"before": "what runs today", "after": "the plan"}
@@ -46,10 +46,10 @@ def copy_fits(plan: Plan, document: StageInput, model: PreTrainedModel) -> bool:
 
 
 def least_seconds(document: StageInput, context: Context, loading_seconds: float) -> float:
-    """What LEAST_TURNS of each side and quality are expected to take, a plan's requests as long as today's."""
+    """What MIN_TURNS of each side and quality are expected to take, a plan's requests as long as today's."""
     ready = (context.startup_seconds or START_SECONDS) + loading_seconds
-    requests = (1 + LEAST_PAIRS_OF_SEVERAL) * budget.request_seconds(document.results)
-    return 2 * LEAST_TURNS * (ready + max(LEAST_SECONDS, requests)) + budget.quality_seconds(document.results)
+    requests = (1 + MIN_PAIRS_OF_SEVERAL) * budget.request_seconds(document.results)
+    return 2 * MIN_TURNS * (ready + max(MIN_SECONDS, requests)) + budget.quality_seconds(document.results)
 
 
 class Turns:
@@ -79,7 +79,7 @@ class Turns:
         pairs, failure = self.alternations, " ".join(self.failures)
         judged = [(turn.quality, turn.no_quality) for turn in self._all if turn.quality or turn.no_quality]
         quality, no_quality = judged[0] if judged else (None, "the turns ended before")
-        too_few = len(pairs) < LEAST_TURNS and not self.environment.telemetry.void
+        too_few = len(pairs) < MIN_TURNS and not self.environment.telemetry.void
         return PlanMeasurement.of(
             label, self._plan, self._document, self._usd, self.environment, pairs,
             quality=quality, no_quality=no_quality,
@@ -90,17 +90,17 @@ class Turns:
         )  # fmt: skip
 
     def _take_both(self) -> None:
-        """Takes LEAST_TURNS of each side; MOST_TURNS where time is left and the plan is not clear.
+        """Takes MIN_TURNS of each side; MAX_TURNS where time is left and the plan is not clear.
 
         A turn that fails, or whose figures or ids do not count, is the last one, but for one of what runs today. After
-        LEAST_TURNS of each side those before it count. Raises StageError where what runs today fails too.
+        MIN_TURNS of each side those before it count. Raises StageError where what runs today fails too.
         """
-        part, started = TIMING_SHARE * self._context.seconds_left / (2 * LEAST_TURNS), time.monotonic()
-        seconds, promises = max(LEAST_SECONDS, part - self._ready_seconds), self._document.workload.objectives
-        for pair in range(MOST_TURNS):
-            left = 2 * (MOST_TURNS - LEAST_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
-            clear = pair == LEAST_TURNS and is_clear(self.alternations, promises, self._usd, self._sizes)
-            if clear or (pair == LEAST_TURNS and self._context.seconds_left < left):
+        part, started = TIMING_SHARE * self._context.seconds_left / (2 * MIN_TURNS), time.monotonic()
+        seconds, promises = max(MIN_SECONDS, part - self._ready_seconds), self._document.workload.objectives
+        for pair in range(MAX_TURNS):
+            left = 2 * (MAX_TURNS - MIN_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
+            clear = pair == MIN_TURNS and is_clear(self.alternations, promises, self._usd, self._sizes)
+            if clear or (pair == MIN_TURNS and self._context.seconds_left < left):
                 return
             for side in SIDES if pair % 2 else reversed(SIDES):
                 judges = [pair] if side == "after" else list(range(self._judged, len(self._sides["after"])))
@@ -158,7 +158,7 @@ class Turns:
                 turn = self._measured(name, side, pair, judges, seconds) or turn
             else:
                 self.failures.append(f"Time was short to take {name} again.")
-        if turn and turn.environment.telemetry.void and pair >= LEAST_TURNS:
+        if turn and turn.environment.telemetry.void and pair >= MIN_TURNS:
             self.failures.append(left_out(capitalised(name), turn.environment.telemetry.void))
         elif turn:
             self._sides[side].append(turn)
@@ -171,7 +171,7 @@ class Turns:
 
     def _measured(self, name: str, side: Side, pair: int, judges: list[int], seconds: float) -> TurnResult | None:
         context, most = self._context, self._most_seconds(side)
-        context.report_progress(0.1 + 0.14 * min(pair, LEAST_TURNS), f"measuring {name}")
+        context.report_progress(0.1 + 0.14 * min(pair, MIN_TURNS), f"measuring {name}")
         useless = self.failures or self.refusal or any(turn.no_quality for turn in self._all)
         records = pair == (side == "after") and not useless
         if records and side == "before":

@@ -19,15 +19,15 @@ from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import (
-    FEWEST_PAIRS,
     LATEST_SECONDS,
-    LEAST_PAIRS,
+    MIN_PAIRS,
+    MIN_SLOW_PAIRS,
     TIMING_SHARE,
     Alternation,
     alternate,
     warm_clients,
 )
-from workers.measuring.journal import MOST_SECONDS, Journal
+from workers.measuring.journal import MAX_SECONDS, Journal
 from workers.measuring.outcomes import hours_of
 from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
 from workers.planning import summaries
@@ -124,7 +124,7 @@ class Bench:
             wanted, most = least_seconds(document, context, self._loading_seconds), self._journal.most_seconds
             if most < wanted:
                 raise _TimeShort(wanted)
-            self._journal.note(label, f"the plan {label}", MOST_SECONDS)
+            self._journal.note(label, f"the plan {label}", MAX_SECONDS)
             self.further.close()
             self.close()
             return self._turns(plan).measured(label)
@@ -217,7 +217,7 @@ class Bench:
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
         """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
 
-        Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
+        Requests that an earlier process of the stage served do not count here: there are MIN_PAIRS of this one.
         """
         if not self._is_loaded:
             turns = self._turns(present_plan(self.document))
@@ -231,7 +231,7 @@ class Bench:
             self.today.warm_up()
         with watched(self.document) as environment:
             while last.changed and not is_enough(objectives, served, usd):
-                enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
+                enough = MIN_SLOW_PAIRS if self.context.overtime > LATEST_SECONDS else MIN_PAIRS
                 if not self.context.seconds_left and len(served) >= enough:
                     break
                 self.today.serve()

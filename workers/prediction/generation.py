@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Any
 
-from kernels.gemm.skinny import MOST_ROWS
+from kernels.gemm.skinny import MAX_ROWS
 from kernels.hardware import GPUS, Gpu
 from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
@@ -223,7 +223,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
         sharded = request.sizes.experts is not None and request.tensor_parallel_size > 1
         sequences = users * (request.tensor_parallel_size if sharded else 1)  # as `served_most` has it
         by = request if request.served_by_runner(sequences) else replace(request, runner="kernels")
-        if by.weights == "int8" and users > MOST_ROWS:  # the server's passes then gain little by it
+        if by.weights == "int8" and users > MAX_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)
         read, passes = float(users), 1
         if request.runner not in BATCHED:

@@ -10,7 +10,7 @@ from workers.documents.stages import Results, VerifyResult
 from workers.wording.stages import NOT_TRIED
 from workers.wording.text import VERDICT_LABELS, capitalised, dollars, number, percent, plain, promised, quantity, when
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Plans that were not tried, by name on the first page."""
 RISK = {
     "met": "Judged at 99 % confidence for this traffic on this device. Other lengths and arrivals were not measured.",
@@ -101,10 +101,10 @@ def _not_tried(results: Results) -> str:
     refused = (trial for trial in trials if trial.gate == "refused" and trial.reason)
     left_out = sorted(refused, key=lambda trial: not trial.skipped)
     words = [
-        f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MOST_NAMED]
+        f"“{trial.label}”: {trial.reason.removeprefix(NOT_TRIED).removesuffix('.')}." for trial in left_out[:MAX_NAMED]
     ]
-    if len(left_out) > MOST_NAMED:
-        words.append(f"{len(left_out) - MOST_NAMED} more stand in the appendix.")
+    if len(left_out) > MAX_NAMED:
+        words.append(f"{len(left_out) - MAX_NAMED} more stand in the appendix.")
     if results.verify and results.verify.minutes_wanted:
         words.append(f"A run of {plain(results.verify.minutes_wanted)} minutes tries those that time was short for.")
     return " ".join(words)

@@ -14,14 +14,14 @@ from workers.measuring.served_model import device_of, dtype_of, load_once, prepa
 from workers.planning import placements
 from workers.planning.trials import keeps, primary
 from workers.stats.intervals import tokens_per_second
-from workers.stats.sample_sizes import LEAST_REQUESTS, distributions, is_enough
+from workers.stats.sample_sizes import MIN_REQUESTS, distributions, is_enough
 
 MEASURE_SECONDS = 4.0
 """Requests are measured for this long, unless their objectives are decided before. Verify measures the same runner
 again, beside the plan."""
-LEAST_MEASURED = 2
+MIN_MEASURED = 2
 """Requests that are measured however long they take."""
-LEAST_ON_CPU, CPU_SHARE = 6, 0.05
+MIN_REQUESTS_ON_CPU, CPU_SHARE = 6, 0.05
 """Requests that are measured on a CPU within this share of the minutes: a plan there is rarely so much faster that two
 slow ones tell it from today's."""
 
@@ -49,7 +49,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
                     break
                 clients.serve()
                 done = len(clients.served)
-                context.report_progress(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"requests measured: {done}")
+                context.report_progress(0.2 + 0.8 * done / (done + MIN_REQUESTS), f"requests measured: {done}")
         peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
     served = clients.served
     return BaselineResult(
@@ -68,7 +68,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
 
 def has_enough(document: StageInput, done: int, seconds: float, seconds_left: float) -> bool:
     share = CPU_SHARE * 60 * document.workload.constraints.minutes if document.gpu_class == "cpu" else 0.0
-    few = done < LEAST_MEASURED or (done < LEAST_ON_CPU and seconds < share and seconds_left > 0)
+    few = done < MIN_MEASURED or (done < MIN_REQUESTS_ON_CPU and seconds < share and seconds_left > 0)
     return (seconds > MEASURE_SECONDS or seconds_left <= 0) and not few
 
 

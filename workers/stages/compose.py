@@ -21,7 +21,7 @@ from kernels.tune.plan_search import ChosenOps
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, Skipped, StageInput
 from workers.harness.context import Context, StageError
-from workers.measuring.journal import MOST_SECONDS, Journal
+from workers.measuring.journal import MAX_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load_once, planned, watched
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
@@ -328,7 +328,7 @@ class _Composer:
             trial = untried(label, plan, self.document, "error", reason)
         else:
             self._compare_with(COMPARED_TOKENS if lossy else 0)
-            longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
+            longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MAX_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trial_runner.attempt(label, plan, make, times, lossy)
         self.done.append(trial)

@@ -45,7 +45,7 @@ CASES_SHARE = 0.9
 CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
 """The rule by which the timing of one case stops. Compose times the best candidates again in the whole model; where no
 plan is made of them, they only explain."""
-MOST_SECONDS, MINUTES_SHARE = 60.0, 0.1
+MAX_SECONDS, MINUTES_SHARE = 60.0, 0.1
 """The cases get so many seconds together, and no larger share of the workload's minutes."""
 PROMPT_SHARE = 0.15
 """Where reading the prompt is a smaller share of what the first promise is about, no variant of its operations is worth
@@ -181,7 +181,7 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
 def _shares(cases: list[ProfiledCase], context: Context, minutes: float) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
-    end = time.monotonic() + min(MOST_SECONDS, MINUTES_SHARE * 60 * minutes)
+    end = time.monotonic() + min(MAX_SECONDS, MINUTES_SHARE * 60 * minutes)
     for position, case in enumerate(cases):
         seconds_left = min(end - time.monotonic(), context.seconds_left - reserve)
         ahead = cases[position:]

@@ -14,7 +14,7 @@ from typing import Any
 
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.server.processes.handoff_server import ServerDeclined
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.measurement import Environment, ServedIds
@@ -138,9 +138,9 @@ def _judged(
 ) -> list[LoadCurve | None]:
     """Before and after with what their answers are found to be; None for a side whose answers are not the model's."""
     answers = {name: sides.answers[name] for name, curve in curves.items() if curve is not None}
-    allowed = {"before": LARGEST_DIFFERENCE[dtype_of(document)]}
+    allowed = {"before": MAX_DIFFERENCE[dtype_of(document)]}
     if "after" in answers:
-        allowed["after"] = LARGEST_DIFFERENCE[rounding_of(Plan.model_validate(verify.plan))]
+        allowed["after"] = MAX_DIFFERENCE[rounding_of(Plan.model_validate(verify.plan))]
     sampling = document.workload.traffic.sampling
     why = "its tokens are drawn by chance" if sampling and sampling.temperature else "none that ended gave its ids"
     try:

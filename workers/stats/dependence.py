@@ -5,7 +5,7 @@ order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how
 as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests count as
 one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer sum to
 more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). Of an open loop, whose line may grow without end,
-*met* takes LEAST_GROUPS groups at least. `benchmarks.simulations.limit_errors` simulates how often such verdicts err.
+*met* takes MIN_GROUPS groups at least. `benchmarks.simulations.limit_errors` simulates how often such verdicts err.
 
 Requests of a closed loop may all be answered in one batch. Then none of them need be slow for them to depend on each
 other, so no correlation shows it: what shows it is that their first tokens come at the same time. So requests are put
@@ -34,7 +34,7 @@ import numpy as np
 from workers.documents.base import Verdict
 from workers.stats.verdicts import as_pooled, needed_requests, verdict
 
-LEAST_GROUPS = 60
+MIN_GROUPS = 60
 """With fewer groups of requests of an open loop the correlation is not known well enough for *met*."""
 ENOUGH_GROUPS = 16
 """However large the autocorrelation of a closed loop is, at least so many groups are left, where there are clusters.
@@ -46,7 +46,7 @@ SMALL = 0.25
 independent."""
 TOGETHER = 0.02
 """Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
-LEAST_TOGETHER_S = 0.005
+MIN_TOGETHER_S = 0.005
 """They are also of one cluster where they come within so many seconds: the generator's own lag may be as large."""
 
 
@@ -124,7 +124,7 @@ def answered_together(first_s: Sequence[float], request_s: float) -> float:
     begins with the first request behind the one before it, and has those within TOGETHER of a request's time.
     """
     at, sizes, begin = np.asarray(first_s, dtype=float), list[int](), 0
-    window = max(LEAST_TOGETHER_S, TOGETHER * request_s)
+    window = max(MIN_TOGETHER_S, TOGETHER * request_s)
     while begin < len(at):
         end = int(np.searchsorted(at, at[begin] + window, side="right"))
         sizes.append(end - begin)
@@ -163,7 +163,7 @@ def judged(
     `together` and `limit` as in `load_inefficiency`. `counts`: the samples of each request, where they have several.
     """
     weighed = as_pooled(percentile, shares, counts) if counts else shares
-    size, least = load_inefficiency(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
+    size, least = load_inefficiency(values, weighed, together, limit), MIN_GROUPS if together is None else 0
     decided, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
     if decided == "met" and len(shares) < least * size:
         decided = "not_enough_samples"

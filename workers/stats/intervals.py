@@ -17,9 +17,9 @@ from workers.documents.workload import Objective, unit_of
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 TREND_SCORE = 3.29
 """The normal score beyond which Mann and Kendall's test calls samples a trend: 0.1 % of samples without one."""
-LEAST_PAIRS = 6
+MIN_PAIRS = 6
 """With fewer pairs an interval is the whole range, as that of a median is."""
-LEAST_DRIFT = 0.02
+MIN_DRIFT = 0.02
 """A trend of a smaller share is not worth a sentence."""
 
 
@@ -136,7 +136,7 @@ def _ratio_of_medians(pairs: np.ndarray) -> np.ndarray:
 def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int = 1) -> Interval:
     """median(before) / median(after) of interleaved samples, with the paired bootstrap's 95 % interval.
 
-    Samples `spacing` places from each other are independent, and the interval is of those. With fewer than LEAST_PAIRS
+    Samples `spacing` places from each other are independent, and the interval is of those. With fewer than MIN_PAIRS
     of them it reaches from the smallest ratio of any two samples to the largest.
     """
     count = min(len(before), len(after))
@@ -144,7 +144,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     thinned_pairs = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
     interval = bootstrap(_ratio_of_medians, thinned_pairs)
     low, high, value = interval.low, interval.high, float(_ratio_of_medians(pairs))
-    if count < LEAST_PAIRS * spacing:
+    if count < MIN_PAIRS * spacing:
         smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
         low, high = float(smallest[0] / largest[1]), float(largest[0] / smallest[1])
     return Interval(value=value, low=min(low, value), high=max(high, value))
@@ -160,11 +160,11 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
 def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     """The median with the 95 % interval of `kernels.measure.intervals`, as a document.
 
-    Samples `spacing` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS
+    Samples `spacing` places from each other are independent, and the interval is of those; with fewer than MIN_PAIRS
     of them it is the whole range.
     """
     value, thinned_samples = intervals.median_interval(samples)[0], thinned(samples, spacing)
-    too_few = len(thinned_samples) < LEAST_PAIRS
+    too_few = len(thinned_samples) < MIN_PAIRS
     _, low, high = intervals.median_interval([min(samples), max(samples)] if too_few else thinned_samples)
     return Interval(value=value, low=min(low, value), high=max(high, value))
 
@@ -204,7 +204,7 @@ def noise_across_processes(medians: Sequence[float]) -> Interval:
 def drift(samples: Sequence[float]) -> float | None:
     """Median of the second half over that of the first, where the samples drift while they are measured; else None.
 
-    They drift when Mann and Kendall's test finds a trend at 0.1 % and the halves differ by LEAST_DRIFT or more.
+    They drift when Mann and Kendall's test finds a trend at 0.1 % and the halves differ by MIN_DRIFT or more.
     """
     values, count = np.asarray(samples, dtype=float), len(samples)
     if count < 8:
@@ -212,7 +212,7 @@ def drift(samples: Sequence[float]) -> float | None:
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)].sum())
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     ratio = float(np.median(values[count // 2 :]) / np.median(values[: count // 2]))
-    drifts = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
+    drifts = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= MIN_DRIFT
     return ratio if drifts else None
 
 

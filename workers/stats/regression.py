@@ -23,7 +23,7 @@ from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.wording.text import percent, plain, quantity
 
-LEAST_PROCESSES = 4
+MIN_PROCESSES = 4
 """Processes that each run must have: with fewer, processes of two kinds raise more than 1 % false alarms."""
 STUDENT_BONFERRONI = {
     1: {6: 3.708, 7: 3.500, 8: 3.356, 9: 3.250, 10: 3.170},
@@ -72,8 +72,8 @@ def together(metrics: int) -> int:
 def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> Interval:
     """new / kept of medians, one a process, at 99 % for so many metrics together. Raises TooFewProcesses."""
     for medians in (kept, new):
-        if not LEAST_PROCESSES <= len(medians) <= 6:
-            raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 processes of verify, not {len(medians)}")
+        if not MIN_PROCESSES <= len(medians) <= 6:
+            raise TooFewProcesses(f"it takes {MIN_PROCESSES} to 6 processes of verify, not {len(medians)}")
     logs = [[math.log(median) for median in medians] for medians in (kept, new)]
     n, m = len(kept), len(new)
     pooled = math.sqrt(((n - 1) * variance(logs[0]) + (m - 1) * variance(logs[1])) / (n + m - 2))
@@ -124,7 +124,7 @@ def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     first, *others = by_key
     counts = [len(_medians(run, by_key[first])) for run in (kept, new)]
     both = [key for key in others if [len(_medians(run, by_key[key])) for run in (kept, new)] == counts]
-    most = min(max(STUDENT_BONFERRONI), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
+    most = min(max(STUDENT_BONFERRONI), 1 << max(0, sum(counts) - 2 * MIN_PROCESSES))
     judged = [first, *both][:most]
     not_judged = [by_key[key].title for key in others if key not in judged]
     words = [f"Not judged, for want of processes or figures: {', '.join(not_judged)}."] if not_judged else []

@@ -16,7 +16,7 @@ from workers.stats.dependence import SMALL, cautious_inefficiency, statistical_i
 from workers.stats.intervals import distribution, independent_spacing, shares_over
 from workers.stats.verdicts import needed_requests, verdict
 
-LEAST_REQUESTS = 20
+MIN_REQUESTS = 20
 """Fewer samples make a poor distribution, even where the percentile needs fewer."""
 PAIRS_OF_A_RATIO = 40
 """Requests of each side by which a promise relative to before is judged in one process. It is looked at once, then."""
@@ -106,7 +106,7 @@ def is_enough(objectives: Sequence[Objective], served: Sequence[ServedBatch], us
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
     relative = (objective for objective in objectives if objective.limit is None)
     ratios = [PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served) for objective in relative]
-    least = max([LEAST_REQUESTS, *ratios])
+    least = max([MIN_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
 

@@ -9,8 +9,8 @@ from workers.documents.profile import Bottleneck, OpRow
 from workers.traces.labels import BOOKKEEPING, CONVOLUTION, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
 from workers.wording.text import percent, plain
 
-MOST = 6
-LEAST_SHARE = 0.02
+MAX_BOTTLENECKS = 6
+MIN_SHARE = 0.02
 NEAR_FLOOR = 0.8
 HOST_BOUND = 0.1
 """From this share of waiting on, the host sets a phase's pace: a faster kernel only waits longer for it."""
@@ -73,7 +73,7 @@ def paces(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, Host
 
 def bottlenecks(rows: Sequence[OpRow], request: RequestFacts) -> list[Bottleneck]:
     """The costliest rows, most expensive first, each with its sentence."""
-    worst = [row for row in sorted(rows, key=lambda row: -row.ms) if row.share >= LEAST_SHARE][:MOST]
+    worst = [row for row in sorted(rows, key=lambda row: -row.ms) if row.share >= MIN_SHARE][:MAX_BOTTLENECKS]
     return [
         Bottleneck(
             rank=rank,

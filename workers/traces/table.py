@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
+from kernels.measure.roofline import MAX_FLOOR_SHARE, doubt, floors_ms
 from kernels.ops import AttentionCase, Case
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow
@@ -110,7 +110,7 @@ def _shapes(counted: Sequence[CountedOp]) -> str:
 
 def beyond(device_ms: float, request_ms: float) -> str:
     """A sentence when the traced times add up to more than an untraced request takes; "" otherwise."""
-    if device_ms <= LARGEST_SHARE * request_ms:
+    if device_ms <= MAX_FLOOR_SHARE * request_ms:
         return ""
     return (
         f"What was traced adds up to {device_ms:.3g} ms, more than the {request_ms:.3g} ms of a request that is not "

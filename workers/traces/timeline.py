@@ -19,12 +19,12 @@ from workers.traces import reader
 from workers.traces.labels import parse_scope
 from workers.traces.reader import HostSpan, Trace
 
-MOST_EVENTS = 20_000
+MAX_EVENTS = 20_000
 """A browser draws these at once; of a longer trace the first ones are kept."""
-MOST_ROWS = 8
+MAX_ROWS = 8
 """Rows of a lane: nested scopes, or kernels that overlap."""
 LONGEST_NAME = 160
-MOST_TRACE_BYTES = 64 * 2**20
+MAX_TRACE_BYTES = 64 * 2**20
 """Bytes of JSON that a kept trace has, before compression."""
 
 
@@ -37,7 +37,7 @@ class _Event(NamedTuple):
 
 def keep(path: Path, trace: Trace, context: Context, prefix: str = "") -> tuple[Artifact, RequestTimeline | None]:
     """Keeps the trace of `path`, read as `trace`, cut where very large, and its timeline, if an event is timed."""
-    short = reader.shorten(path, path.with_name(f"{prefix}kept.json.gz"), MOST_TRACE_BYTES)
+    short = reader.shorten(path, path.with_name(f"{prefix}kept.json.gz"), MAX_TRACE_BYTES)
     kept = context.save_artifact(short, f"{prefix}trace.json.gz", "application/gzip")
     document, lanes, sentence = build(trace)
     if not lanes:
@@ -53,7 +53,7 @@ def keep(path: Path, trace: Trace, context: Context, prefix: str = "") -> tuple[
 def build(trace: Trace) -> tuple[dict[str, Any], list[LaneSummary], str]:
     """The file's document, a summary of each lane, and the sentence about what was left out ("" when nothing was)."""
     events = sorted(_events(trace))
-    kept = events[:MOST_EVENTS]
+    kept = events[:MAX_EVENTS]
     if not kept:
         return {}, [], ""
     origin, end = kept[0].start, max(event.end for event in kept)
@@ -124,14 +124,14 @@ def _scope_name(record: str) -> str:
 
 
 def _rows(events: Sequence[_Event]) -> tuple[list[list[_Event]], int]:
-    """The events, sorted by start, in rows without overlap; and how many found none among MOST_ROWS."""
+    """The events, sorted by start, in rows without overlap; and how many found none among MAX_ROWS."""
     rows: list[list[_Event]] = []
     unplaced = 0
     for event in events:
         free = next((row for row in rows if row[-1].end <= event.start), None)
         if free is not None:
             free.append(event)
-        elif len(rows) < MOST_ROWS:
+        elif len(rows) < MAX_ROWS:
             rows.append([event])
         else:
             unplaced += 1

@@ -20,7 +20,7 @@ from workers.traces.op_counter import CountedOp
 from workers.traces.reader import Trace
 from workers.traces.table import TraceScale
 
-MOST_STEPS = 12
+MAX_STEPS = 12
 """Up to this many decode steps are all traced."""
 
 
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
 def windows(steps: int) -> list[Window]:
     """The windows of a request with `steps` decode steps: the first steps, those around the middle, the last."""
-    if steps <= MOST_STEPS:
+    if steps <= MAX_STEPS:
         return [Window(0, steps)]
     size = 3 if steps % 2 else 4  # the middle window is exactly in the middle: steps - size is even
     return [Window(0, size), Window((steps - size) // 2, size), Window(steps - size, size)]
@@ -84,17 +84,17 @@ def sample(
     planned: Sequence[Window],
     request: Callable[[Window], Callable[[], float]],
     folder: Path,
-    goes_on: Callable[[], bool] = lambda: True,
+    keep_going: Callable[[], bool] = lambda: True,
 ) -> TracedWindows:
     """Counts and traces the windows. `request` returns, for a window, a function that runs it and returns its ms.
 
     A window with skipped steps is a request whose prompt is longer by as many tokens. The traces are written as
     `trace-0.json` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
-    longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
+    longer, is listed in `left_out`. Further windows are traced while `keep_going` says so.
     """
     traced = TracedWindows()
     for index, window in enumerate(planned):
-        if index and not goes_on():
+        if index and not keep_going():
             traced.cut_short = True
             break
         try:

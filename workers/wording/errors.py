@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-LONGEST = 300
+MAX_ERROR_LENGTH = 300
 
 
 def error_sentence(error: BaseException) -> str:
@@ -12,4 +12,4 @@ def error_sentence(error: BaseException) -> str:
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
     lines = str(error).strip().splitlines()
     kind = type(error).__name__
-    return f"{lines[0][:LONGEST].rstrip('.')} ({kind})" if lines else f"no message ({kind})"
+    return f"{lines[0][:MAX_ERROR_LENGTH].rstrip('.')} ({kind})" if lines else f"no message ({kind})"

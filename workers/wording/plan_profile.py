@@ -7,7 +7,7 @@ from workers.documents.profile import OpRow, PlanProfile
 MEGAKERNEL = "megakernel"
 """The row of all its launches; rows of what goes on inside are named `megakernel, gate and up projections`."""
 INSIDE = f"{MEGAKERNEL}, "
-MOST = 16
+MAX_LINES = 16
 """Lines beside those of the parts; smaller operations share one more."""
 
 
@@ -36,9 +36,9 @@ def lines(profile: PlanProfile) -> list[ProfileLine]:
         floor_ms = sum(row.floor_ms or 0 for row in parts) or None
         totals.append(_sum(MEGAKERNEL, [_line(row) for row in parts], launches, floor_ms))
     totals.sort(key=lambda line: -line.ms)
-    if len(totals) > MOST + 1:
-        rest = totals[MOST:]
-        totals = [*totals[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
+    if len(totals) > MAX_LINES + 1:
+        rest = totals[MAX_LINES:]
+        totals = [*totals[:MAX_LINES], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
     result = []
     for line in totals:
         result.append(line)

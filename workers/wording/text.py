@@ -146,13 +146,13 @@ def moment(at: str | datetime, to: str = "second") -> str:
     return f"{known.astimezone(UTC):{MOMENTS[to]}} UTC"
 
 
-LARGEST_SHARE = 1.05
-"""As `kernels.measure.roofline.LARGEST_SHARE`, which charts do not import; a test holds them equal."""
+MAX_FLOOR_SHARE = 1.05
+"""As `kernels.measure.roofline.MAX_FLOOR_SHARE`, which charts do not import; a test holds them equal."""
 
 
 def possible(share: float | None) -> float | None:
     """A floor's share of a time; None where it is more than can be, as in results of versions that kept such shares."""
-    return share if share is not None and share <= LARGEST_SHARE else None
+    return share if share is not None and share <= MAX_FLOOR_SHARE else None
 
 
 def of_floor(share: float | None) -> str:

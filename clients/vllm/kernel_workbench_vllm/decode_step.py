@@ -33,10 +33,10 @@ from kernels.server.execution.served_plans import precision_refusal, weights_of
 from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import packed_bytes
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 """The most sequences of a step that this library computes. Steps of 1 and 32 were traced within vLLM, both faster; none
 of more than 64, whose norms are kernels of their own, was."""
-MOST_ROWS_OF_SEVERAL = 128
+MAX_ROWS_OF_SEVERAL = 128
 """The same where a pass makes several tokens: a pass that vLLM computes makes one, from as many ids."""
 
 Caches = Sequence[tuple[Tensor, Tensor]]
@@ -243,7 +243,7 @@ class DecodeSteps:
             free = torch.cuda.mem_get_info()[0]
             if needed > free // 2:
                 raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")
-        most = MOST_ROWS_OF_SEVERAL if choose else MOST_ROWS
+        most = MAX_ROWS_OF_SEVERAL if choose else MAX_ROWS
         ops = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= most}
         if on_gpu:
             noted = {rows: NotedVariants(each, gpu) for rows, each in ops.items()}

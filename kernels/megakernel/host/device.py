@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda import nvrtc
-from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
+from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
 from kernels.megakernel.program import Program
-from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
+from kernels.megakernel.program.exchange import MAX_COUNT, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.program.layout import (
     EVEN_HIDDEN,
@@ -21,7 +21,7 @@ from kernels.megakernel.program.layout import (
     streamed_alone,
 )
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
-from kernels.megakernel.program.shape import ACTIVATIONS, BATCH_MOST, ModelShape
+from kernels.megakernel.program.shape import ACTIVATIONS, MAX_BATCH, ModelShape
 from kernels.megakernel.program.weights import FORMATS, GROUP_TILES, MXFP4, ZEROS
 from kernels.megakernel.proof.validate import check_programs_once
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT
@@ -70,9 +70,9 @@ MAPS, MAP_ALIGNMENT = ("key_map", "value_map"), 64
 _FIELDS = [
     *((name, TENSOR_MAP) for name in MAPS),
     *((name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")),
-    ("positions", np.int32, BATCH_MOST),
+    ("positions", np.int32, MAX_BATCH),
     *((name, np.int32) for name in SCALARS),
-    ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
+    ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, MAX_BATCH),
 ]  # fmt: skip
 _BIASES = [(name, np.uint64) for name in ("sinks", "out_bias", "router_bias", "gate_up_bias", "down_bias")]
 _OF_RANKS = [("peers", np.int64, max(TENSOR_PARALLEL_SIZES) - 1), ("rank", np.int32)]
@@ -143,10 +143,10 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     residuals = residual * (1 + shape.norm_after)
     other = scratch_bytes(residuals, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
-    if mine * 16 > COUNT_MOST:
+    if mine * 16 > MAX_COUNT:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
     slot = max(each.slot_bytes for each in (form, layout.head_form, layout.expert_form))
-    stages = (SHARED_MOST - other) // slot
+    stages = (MAX_SHARED_BYTES - other) // slot
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
     stages = min(stages, 16)

@@ -169,7 +169,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     if weights == "bf16":
         return QuantisedMatrix(weight, ones)
     codes, scales = mxfp4_blocks(weight)
-    if int(scales.max()) > LARGEST_SCALE:
+    if int(scales.max()) > MAX_SCALE:
         raise ValueError("weight: it holds numbers too large for the megakernel's mxfp4")
     return QuantisedMatrix(codes, ones, scales)
 
@@ -207,7 +207,7 @@ _IN_MXFP4: "WeakKeyDictionary[Any, ref[torch.Tensor]]" = WeakKeyDictionary()
 """The experts in MXFP4 of each model that some launch has."""
 PACKED_TOGETHER = 4
 """Experts whose codes are made at the same time: of gpt-oss-20b that takes about a GB."""
-LARGEST_SCALE = 135
+MAX_SCALE = 135
 """Of MXFP4: the kernel adds 119 to a scale, the exponent of a bf16."""
 
 

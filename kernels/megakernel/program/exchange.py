@@ -5,7 +5,7 @@ reader polls for, so it needs neither a counter nor a fence.
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.shape import ModelShape
 
-COUNT_MOST = 0xFFFF
+MAX_COUNT = 0xFFFF
 """Tokens that one word of a search can count."""
 
 COPIED = ("qkv", "out_partials", "down_partials", "gated")

@@ -11,9 +11,9 @@ from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, MXFP4, Format, fitting_chunk, format_of_dense
 from kernels.quant.formats import of_head
 
-HEADS_MOST = 8
+MAX_HEADS = 8
 """The most query heads of one key-value head in an instruction: the columns of a matrix instruction's tile."""
-GROUPS_MOST = 8
+MAX_GROUPS = 8
 """The most key-value heads that one instruction attends to: each has a warp."""
 HEADS_DEFAULT = 4
 """The query heads of one key-value head in an instruction of a long context; in a short one there may be fewer."""
@@ -21,7 +21,7 @@ SHORT_CONTEXT = 384
 """The largest capacity of a short context."""
 ATTENDING_PARTS, LONG_OUT_PARTS = 4, 4
 """The column parts of an OUT that attends by itself, over all ranks, and of another."""
-SPLITS_MOST = 32
+MAX_SPLITS = 32
 """The most splits of the keys."""
 WHOLE_CONTEXT = 8192
 """Above this capacity an attention instruction has all query heads of its key-value head."""
@@ -35,13 +35,13 @@ COPIES_DEFAULT, SMALL_DOWN_PARTS = 4, 4
 """Copies of words, and column parts of DOWN over all ranks, of one sequence up to SMALL_HIDDEN."""
 ONE_PASS_HIDDEN = 2048
 """Up to this hidden size OUT gets twice as many partials if that saves a second pass over the keys."""
-ATTENDED_COLUMNS_MOST = 256
+MAX_ATTENDED_COLUMNS = 256
 """The most columns of key-value heads for which OUT attends by itself; with more, splits of the keys take less time."""
-GATED_KILOBYTES_MOST = 40
+MAX_GATED_KILOBYTES = 40
 """The most KB of gated values of one column part of DOWN: they must fit beside the ring."""
-SHARED_COLUMNS_MOST = 1024
+MAX_SHARED_COLUMNS = 1024
 """The most columns of OUT's input when SMs share its keys: a thread sends 4."""
-MERGED_COLUMNS_MOST = 512
+MAX_MERGED_COLUMNS = 512
 """The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
 LANES_OF_HEADS = 32
 """Where SMs share splits, a lane merges 4 dimensions of a head, and a warp has whole heads."""
@@ -54,7 +54,7 @@ At 4,096 and less a sliced residual takes longer."""
 class Layout:
     """The division of the work: SMs, sequences, splits of the keys, and column parts (partials) of each product.
 
-    - `heads`: query heads of an attention instruction, at most HEADS_MOST.
+    - `heads`: query heads of an attention instruction, at most MAX_HEADS.
     - `splits`: 0 means no attention instructions: OUT attends by itself, with the heads of its columns.
     - `weights`: the precision in which they stream, one of `weights.PRECISIONS`; mxfp4 is that of experts alone.
     - `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each SM keeps all columns.
@@ -206,12 +206,12 @@ def default_layout(
             layout, splits=0, out_parts=_attending_parts(shape, tensor_parallel_size), pairs=True, copies=copies
         )
         attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
-        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // tensor_parallel_size)
+        few = shape.kv_heads * shape.head_dim <= MAX_ATTENDED_COLUMNS * max(1, ATTENDING_PARTS // tensor_parallel_size)
         if not long and not wide and few and can_attend(shape, attending):
             return attending
     heads = HEADS_DEFAULT if long or wide else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
-    splits = max(1, min(SPLITS_MOST if long or not wide else SLICED_SPLITS, sms // once))
+    splits = max(1, min(MAX_SPLITS if long or not wide else SLICED_SPLITS, sms // once))
     layout = replace(layout, heads=heads, splits=splits, sliced=batch > 1 or wide)
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
 
@@ -231,10 +231,10 @@ def serving_layout(
 
 def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
     """The layout with all query heads of a key-value head in an attention instruction: its keys are read once."""
-    whole = replace(layout, heads=max(layout.heads, min(HEADS_MOST, shape.heads // shape.kv_heads)), splits=1)
+    whole = replace(layout, heads=max(layout.heads, min(MAX_HEADS, shape.heads // shape.kv_heads)), splits=1)
     splits = max(1, layout.sms // len(attention_work(shape, whole)))
     if splits < SHARED_FROM and shape.heads * shape.head_dim > LONG_OUT_PARTS * NARROW_COLUMNS:
-        return replace(whole, splits=min(SPLITS_MOST, splits))
+        return replace(whole, splits=min(MAX_SPLITS, splits))
     shared = fitted(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
     return shared if shared.pairs else layout
 
@@ -265,7 +265,7 @@ def _down_parts(shape: ModelShape, layout: Layout) -> int:
     def cost(parts: int) -> tuple[bool, float]:
         chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
         partials = layout.tensor_parallel_size * (parts if batch == 1 else parts / 2)
-        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + partials + kilobytes / 4 / parts
+        return kilobytes / parts > MAX_GATED_KILOBYTES, chunks + partials + kilobytes / 4 / parts
 
     return min((1, 2, 4, 8, 16), key=cost)
 
@@ -290,7 +290,7 @@ def can_attend(shape: ModelShape, layout: Layout) -> bool:
     columns = shape.heads * shape.head_dim // 16
     cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
     parts = [groups_of(shape, *heads_of_columns(shape, a, b - a)) for a, b in itertools.pairwise(cuts)]
-    return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
+    return all(len(part) <= MAX_GROUPS and all(n <= MAX_HEADS for *_, n in part) for part in parts)
 
 
 def can_pair(shape: ModelShape, layout: Layout) -> bool:
@@ -302,10 +302,10 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
     if layout.splits and shape.head_dim > LANES_OF_HEADS * 4:
         return False
-    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
+    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MAX_MERGED_COLUMNS:
         return False
     shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
-    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in shared)
+    return all(units and k_tiles * 16 <= MAX_SHARED_COLUMNS for _, units, _, k_tiles, _ in shared)
 
 
 def can_copy(shape: ModelShape, layout: Layout) -> bool:

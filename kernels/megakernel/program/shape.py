@@ -22,18 +22,18 @@ from kernels.model.dense_families import (
 from kernels.model_files.config import value
 
 MIXTURES = ("qwen3_moe", "olmoe", "mixtral", "gpt_oss")
-EXPERTS_MOST = 256
+MAX_EXPERTS = 256
 """Experts of a layer: a lane of the warp that routes a sequence has eight of them."""
 AFTER = ("olmo2", "olmo3", "exaone4")
 """Families with norms behind attention and MLP alone."""
 BOTH = ("gemma2", "gemma3_text", "glm4")
 """Families with norms before and behind both."""
-LONG_ROPE_MOST = 4096
+MAX_LONG_ROPE = 4096
 """The longest sequences behind which longrope may switch: fewer tokens than the server gives an instance."""
 ACTIVATIONS = ("silu", "gelu", "swigluoai")
 """Of the gate: gelu is its tanh form, swigluoai gpt-oss's clamped SwiGLU."""
 HEAD_DIMS = (32, 64, 128, 256)
-BATCH_MOST = 8
+MAX_BATCH = 8
 """Sequences: columns of a matrix unit's tile."""
 
 
@@ -105,7 +105,7 @@ class ModelShape:
     @property
     def batch_most(self) -> int:
         """The most sequences for which it has a layout by default."""
-        return 1 if self.norm_after else BATCH_MOST
+        return 1 if self.norm_after else MAX_BATCH
 
     @property
     def qkv_rows(self) -> int:
@@ -202,8 +202,8 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         if (kind := each.get("rope_type", each.get("type", "default"))) not in (*STATIC_ROPES, LONG_ROPE):
             raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
         name = "original_max_position_embeddings"
-        if kind == LONG_ROPE and (switch := each.get(name) or config.get(name) or 0) > LONG_ROPE_MOST:
-            raise Unsupported(f"{name} {switch}: the megakernel serves {LONG_ROPE} of at most {LONG_ROPE_MOST}")
+        if kind == LONG_ROPE and (switch := each.get(name) or config.get(name) or 0) > MAX_LONG_ROPE:
+            raise Unsupported(f"{name} {switch}: the megakernel serves {LONG_ROPE} of at most {MAX_LONG_ROPE}")
 
 
 def _windows(layers: list[int]) -> tuple[int, int]:
@@ -218,8 +218,8 @@ def _windows(layers: list[int]) -> tuple[int, int]:
 
 
 def _check_mixture(shape: ModelShape, config: dict[str, Any]) -> None:
-    if shape.experts > EXPERTS_MOST:
-        raise Unsupported(f"{shape.experts} experts: the megakernel serves up to {EXPERTS_MOST}")
+    if shape.experts > MAX_EXPERTS:
+        raise Unsupported(f"{shape.experts} experts: the megakernel serves up to {MAX_EXPERTS}")
     if not 1 <= shape.top_k <= shape.experts:
         raise Unsupported(f"num_experts_per_tok {shape.top_k} of {shape.experts} experts")
     if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:

@@ -28,7 +28,7 @@ from kernels.megakernel.proof.effects import Access, Effects, buffer_sizes, effe
 from kernels.megakernel.proof.structure import ProgramProblem, instruction_name, instruction_rows
 
 TOKENS = 2
-PROBLEMS_MOST = 20
+MAX_PROBLEMS = 20
 
 
 class Buffer:
@@ -125,17 +125,17 @@ class Ordering:
         return node.token * (self.layers + 1) + access.layer
 
     def run(self) -> list[ProgramProblem]:
-        """All problems of order, at most about PROBLEMS_MOST."""
+        """All problems of order, at most about MAX_PROBLEMS."""
         at = self.starts[:-1].copy()
         moved = True
-        while moved and len(self.problems) < PROBLEMS_MOST:
+        while moved and len(self.problems) < MAX_PROBLEMS:
             moved = False
             for sm in range(self.sms):
                 while at[sm] < self.starts[sm + 1] and self._ready(self.nodes[at[sm]]):
                     self._execute(int(at[sm]))
                     at[sm] += 1
                     moved = True
-        if len(self.problems) < PROBLEMS_MOST:
+        if len(self.problems) < MAX_PROBLEMS:
             stuck = [self.nodes[at[sm]] for sm in range(self.sms) if at[sm] < self.starts[sm + 1]]
             self.problems += [self._stuck(node) for node in stuck[:3]]
             if not stuck:

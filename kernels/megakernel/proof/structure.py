@@ -22,15 +22,15 @@ from kernels.megakernel.program.instructions import (
     WORDS,
 )
 from kernels.megakernel.program.layout import (
-    GROUPS_MOST,
-    HEADS_MOST,
+    MAX_GROUPS,
+    MAX_HEADS,
     Layout,
     groups_of,
     head_tiles,
     heads_of_columns,
     products,
 )
-from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
+from kernels.megakernel.program.shape import MAX_BATCH, ModelShape
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, PRECISIONS, SHORT_CHUNK_BLOCKS
 from kernels.megakernel.proof.effects import COLUMN, effects
 
@@ -97,8 +97,8 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
         sentence = f"no chunks of {layout.chunk_blocks} blocks in {layout.weights} with {layout.splits} splits"
         yield ProgramProblem("bounds", -1, -1, sentence)
         return
-    if not 1 <= layout.batch <= BATCH_MOST:
-        yield ProgramProblem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
+    if not 1 <= layout.batch <= MAX_BATCH:
+        yield ProgramProblem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {MAX_BATCH}")
         return
     if not 0 <= program.rank < layout.tensor_parallel_size:
         yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.tensor_parallel_size}")
@@ -181,7 +181,7 @@ def _product_fields(
 def _attending_fields(shape: ModelShape, words: dict[str, int]) -> Iterator[str]:
     attended = groups_of(shape, *heads_of_columns(shape, words["k_tile"], words["k_tiles"]))
     most = max((heads for *_, heads in attended), default=0)
-    if len(attended) > GROUPS_MOST or most > HEADS_MOST:
+    if len(attended) > MAX_GROUPS or most > MAX_HEADS:
         yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
 
 
@@ -190,8 +190,8 @@ def _head_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> It
     group = shape.heads // shape.kv_heads
     if not 0 <= kv < shape.kv_heads:
         yield f"key-value head {kv} of {shape.kv_heads}"
-    if not 1 <= heads <= HEADS_MOST or head < kv * group or head + heads > (kv + 1) * group:
-        yield f"query heads {head} to {head + heads} are not up to {HEADS_MOST} of key-value head {kv}"
+    if not 1 <= heads <= MAX_HEADS or head < kv * group or head + heads > (kv + 1) * group:
+        yield f"query heads {head} to {head + heads} are not up to {MAX_HEADS} of key-value head {kv}"
     if not 0 <= split < layout.splits:
         yield f"split {split} of {layout.splits}"
     if not 0 <= words["sequence"] < layout.batch:

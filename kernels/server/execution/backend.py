@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
+from kernels.attention.decode_split import MAX_ROWS, SAFE_ROWS
 from kernels.cuda.current import current
 from kernels.cuda.graphs import captured_together
 from kernels.hardware import Gpu
@@ -22,7 +22,7 @@ from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
-from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
+from kernels.server.execution.heads import MAX_EQUAL_LOGITS, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
 from kernels.server.execution.logprobs import Copied, CopiedPrompt, logprobs_of, read_back, read_prompts
@@ -89,7 +89,7 @@ def block_of(model: decoder.Decoder, kv_cache_dtype: KvCacheDtype = "auto") -> i
     """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
     fp8 = kv_cache_dtype == "fp8"
     rows = min(
-        (SAFE_ROWS if fp8 or shape.head_dim <= 32 else MOST_ROWS) // (shape.heads // shape.kv_heads)
+        (SAFE_ROWS if fp8 or shape.head_dim <= 32 else MAX_ROWS) // (shape.heads // shape.kv_heads)
         for shape in model.shapes
     )
     return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
@@ -375,7 +375,7 @@ class KernelsBackend:
         ops = self._heads_left[shape].pop(kind)
         if not self._heads_left[shape]:
             del self._heads_left[shape]
-        if kind == "top_k_p" and self._equal_rows > MOST_EQUAL:
+        if kind == "top_k_p" and self._equal_rows > MAX_EQUAL_LOGITS:
             return
         try:
             graph, how = self._capture(shape, ops, kind), TIMED_AS[kind]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.gemm.skinny import MOST_ROWS
+from kernels.gemm.skinny import MAX_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
@@ -61,7 +61,7 @@ from kernels.server.starting import Phases
 MEGAKERNEL_SHARE = 0.4
 """The share of the GPU's free memory that all megakernel instances may take. They hold the weights twice, and a
 mixture's without its experts for each batch: experts are the model's."""
-LEAST_FP8 = 89
+MIN_SM_FP8 = 89
 """The compute capability × 10 from which on GPUs convert to e4m3."""
 
 
@@ -221,7 +221,7 @@ def backends(
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
     if reason := unserved_weights(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
-    if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < LEAST_FP8:
+    if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < MIN_SM_FP8:
         raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = megakernel_most(wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
@@ -274,7 +274,7 @@ def stored_weights(weights: str, copies: Copies) -> str:
     more = f"of up to {WIDENED_ROWS} in {widened} where that is faster, " if copies is Copies.ALL else ""
     size = MODEL_BYTES[weights]
     each = f"{size:.4g} byte{'s' if size != 1 else ''} each, the LM head in {head}"
-    return f"passes of up to {MOST_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
+    return f"passes of up to {MAX_ROWS} rows take weights in {weights} ({each}), {more}longer ones the model's own"
 
 
 def _tile(shards: Sequence[Any]) -> bool:
@@ -292,7 +292,7 @@ def _tile(shards: Sequence[Any]) -> bool:
 def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
     """Lets a step read as much of prompts beside the tokens of others as takes `most_ms` (None: the default)."""
     device, limits = kernels.device.type, kernels.limits
-    most = pauses.MOST_MS[device] if most_ms is None else most_ms
+    most = pauses.MAX_MS[device] if most_ms is None else most_ms
     ms = pauses.estimated(kernels.pass_ms, limits.max_num_seqs) if device == "cpu" else kernels.longest_ms
     kernels.limits, kernels.pause_ms = pauses.within(limits, kernels.shapes, ms, most)
     if kernels.pause_ms > most:

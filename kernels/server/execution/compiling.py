@@ -21,7 +21,7 @@ from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
 from kernels.megakernel.program.ranks import programs, served_most, shard_of
-from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.megakernel.program.shape import MAX_BATCH, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
 from kernels.model.bound_variants import BoundVariants
@@ -76,7 +76,7 @@ def megakernels(
     build that notes times; where a server is to have it, with the server's layout.
     """
     for batch in batches:
-        if gpu.sm != 90 or batch > BATCH_MOST:
+        if gpu.sm != 90 or batch > MAX_BATCH:
             continue
         try:
             shape = shard_of(shape_of(config), tensor_parallel_size, weights)

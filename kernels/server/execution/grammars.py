@@ -23,7 +23,7 @@ WORD = 32
 WHITESPACE = r"[ \n]{0,20}"
 """Between the parts of JSON: without a bound a small model may write nothing else. 20 characters indent ten levels."""
 MULTIPLE = re.compile(r'"multipleOf": (\d+(?:\.\d+)?(?:[eE][+-]?\d{1,9})?)')
-MOST_REMAINDERS = 100_000
+MAX_REMAINDERS = 100_000
 """llguidance makes a state of each remainder of `multipleOf`: so many take a second, ten million the memory."""
 KEPT = 8
 """So many grammars are kept, for the choices of a request and for those that come again."""
@@ -51,8 +51,8 @@ class Grammars:
         if grammar.form == "json_schema":
             with suppress(ValueError, RecursionError):  # llguidance says what is wrong
                 text = json.dumps(json.loads(text))
-        if math.lcm(*map(_remainders, MULTIPLE.findall(text))) > MOST_REMAINDERS:
-            raise ValueError(f"a multipleOf, or several together, have more than {MOST_REMAINDERS:,} remainders")
+        if math.lcm(*map(_remainders, MULTIPLE.findall(text))) > MAX_REMAINDERS:
+            raise ValueError(f"a multipleOf, or several together, have more than {MAX_REMAINDERS:,} remainders")
         if grammar.form == "json_schema":
             options: Any = {"whitespace_pattern": WHITESPACE, "coerce_one_of": True}
             text = LLMatcher.grammar_from_json_schema(text, defaults=options)
@@ -103,8 +103,8 @@ class Matcher:
 def _remainders(multiple: str) -> int:
     """Those of a number that `multipleOf` names."""
     value = Decimal(multiple)
-    if value.adjusted() > len(str(MOST_REMAINDERS)):
-        return MOST_REMAINDERS + 1
+    if value.adjusted() > len(str(MAX_REMAINDERS)):
+        return MAX_REMAINDERS + 1
     return max(1, int("".join(map(str, value.as_tuple().digits))) * 10 ** max(0, int(value.as_tuple().exponent)))
 
 

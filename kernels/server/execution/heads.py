@@ -1,5 +1,5 @@
 """The library's LM heads at the end of a pass, which write no logits. They serve steps without chunks, log
-probabilities or changed logits: `argmax` greedy requests, `top_k_p` these and a top-k of MOST_TOP_K at most.
+probabilities or changed logits: `argmax` greedy requests, `top_k_p` these and a top-k of MAX_TOP_K at most.
 """
 
 from collections.abc import Callable, Collection
@@ -19,11 +19,11 @@ from kernels.server.execution.inputs import Fields
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.requests import Step
 
-MOST_TOP_K = 50
-MOST_EQUAL = 14
-"""A head gives a row up where top-k keeps its 64 candidates. With MOST_TOP_K that takes 15 equal logits, which a model
+MAX_TOP_K = 50
+MAX_EQUAL_LOGITS = 14
+"""A head gives a row up where top-k keeps its 64 candidates. With MAX_TOP_K that takes 15 equal logits, which a model
 has whose head has so many equal rows, such as rows of zeros for tokens that do not exist."""
-TIMED_AS: dict[SamplingKind, Sampling] = {"argmax": GREEDY, "top_k_p": Sampling(1.0, top_k=MOST_TOP_K, top_p=0.9)}
+TIMED_AS: dict[SamplingKind, Sampling] = {"argmax": GREEDY, "top_k_p": Sampling(1.0, top_k=MAX_TOP_K, top_p=0.9)}
 """How the rows are drawn when a head is timed beside logits and a draw."""
 ROWS = 1024
 
@@ -55,7 +55,7 @@ def drawn_by(step: Step) -> SamplingKind | None:
     drawn = [request.sampling for request in requests if not request.sampling.greedy]
     if not drawn:
         return "argmax"
-    return "top_k_p" if all(0 < how.top_k <= MOST_TOP_K for how in drawn) else None
+    return "top_k_p" if all(0 < how.top_k <= MAX_TOP_K for how in drawn) else None
 
 
 def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:

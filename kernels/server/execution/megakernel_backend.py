@@ -31,7 +31,7 @@ COUNT = 4
 """Tokens of a launch. A prompt that arrives waits for two launches at most, one that runs and one behind it."""
 IN_FLIGHT = 2
 """Steps that may be launched and not read."""
-LONGEST, CAPACITY_STEP = 8192, 64
+MAX_CAPACITY, CAPACITY_STEP = 8192, 64
 """Tokens of the longest sequence for which an instance has room, and what its room is a multiple of."""
 TIMED_LENGTH, TIMED_LAUNCHES = 256, 10
 """Tokens of each sequence, and launches, when an instance is timed."""
@@ -250,7 +250,7 @@ class MegakernelBackend:
 
 def capacity_of(context: int) -> int:
     """The tokens of a sequence for which instances have room, for a server of such sequences."""
-    return -(-min(context, LONGEST) // CAPACITY_STEP) * CAPACITY_STEP
+    return -(-min(context, MAX_CAPACITY) // CAPACITY_STEP) * CAPACITY_STEP
 
 
 def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[int, int]:

@@ -1,9 +1,9 @@
 """The ops of packed passes when no plan names them. They depend on the number of rows alone; nothing is timed here.
 
-Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
+Up to MAX_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
 for prompts. The norms are within `small_gemm` up to NORMED rows only. Products that hold int8, fp8 or int4 weights are
-streamed up to MOST_ROWS rows, and multiplied up to WIDENED_ROWS by `small_gemm_fp8` or `small_gemm_int8`, which takes
+streamed up to MAX_ROWS rows, and multiplied up to WIDENED_ROWS by `small_gemm_fp8` or `small_gemm_int8`, which takes
 half of bf16's bytes and, of int4's codes, all but those with minimums as they are; beyond it the model's own weights
 are multiplied.
 """
@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
-from kernels.gemm.skinny import MOST_ROWS
-from kernels.gemm.small import LEAST_ROWS
+from kernels.gemm.skinny import MAX_ROWS
+from kernels.gemm.small import MIN_ROWS
 from kernels.hardware import Gpu
 from kernels.model import decoder
 from kernels.model.layer_cases import attention_case, fits_step, rope_case, step_case
@@ -54,7 +54,7 @@ WIDENED_ROWS = 64
 """The most rows for which `small_gemm_int8` was measured faster than `small_gemm` (benchmarks/small-gemm.md).
 `small_gemm_fp8` widens about as many weights in a µs and was not measured."""
 VOCABULARY = 1 << 15
-"""A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
+"""A product with so many outputs is an LM head's: cuBLAS takes it beyond MAX_ROWS rows."""
 NORMED = 64
 """The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
 hides most of it, and sums of squares of more rows take longer (benchmarks/serving.md)."""
@@ -104,7 +104,7 @@ class Usable:
 
     @property
     def widened(self) -> str:
-        """The precision of the same for more than MOST_ROWS rows, where products hold a lower one."""
+        """The precision of the same for more than MAX_ROWS rows, where products hold a lower one."""
         return "fp8" if self.dense == "fp8" else "int8"
 
     @property
@@ -145,11 +145,11 @@ def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity:
 
 def fused(rows: int, usable: Usable) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    normed = MOST_ROWS if usable.dense else NORMED
-    if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: normed}[usable.copies]:
+    normed = MAX_ROWS if usable.dense else NORMED
+    if usable.folds and rows <= {Copies.NONE: 0, Copies.STREAMED: MAX_ROWS, Copies.ALL: normed}[usable.copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
     if rows <= FEW:
-        return {"swiglu", "residual"} if rows >= LEAST_ROWS or (usable.dense and usable.copies) else ()
+        return {"swiglu", "residual"} if rows >= MIN_ROWS or (usable.dense and usable.copies) else ()
     return {"swiglu"} if rows >= LONG else ()
 
 
@@ -197,7 +197,7 @@ def _head(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
-    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and usable.copies and usable.folds else "none"
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MAX_ROWS and usable.copies and usable.folds else "none"
     if epilogue == "none":
         yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
     yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
@@ -217,7 +217,7 @@ def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, 
         yield case.model_copy(update={"weights": usable.weights}), f"grouped_{usable.weights}", {}
     if not usable.dense or not usable.copies or not isinstance(case, LinearCase | LmHeadCase):
         return
-    if case.m <= MOST_ROWS:
+    if case.m <= MAX_ROWS:
         name, params = _preferred(case, usable.copies, usable.tiled)
         yield case.model_copy(update={"weights": usable.dense}), f"{name}_{usable.dense}", params
     elif isinstance(case, LinearCase) and case.m <= WIDENED_ROWS and usable.copies is Copies.ALL:
@@ -226,7 +226,7 @@ def _lowered(case: Case, usable: Usable) -> Iterator[tuple[Case, str, dict[str, 
 
 def _preferred(case: Case, copies: Copies, tiled: bool) -> tuple[str | None, dict[str, Any]]:
     if isinstance(case, LinearCase):
-        if case.m <= MOST_ROWS and copies:
+        if case.m <= MAX_ROWS and copies:
             return "skinny", STREAMED
         if case.m <= FEW and case.n < VOCABULARY:
             tile = ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from kernels.server.execution.shapes import Shape, mixed_rows
 from kernels.server.scheduler.batching import SchedulerLimits
 
-MOST_MS = {"cuda": 50.0, "cpu": 1000.0}
+MAX_MS = {"cuda": 50.0, "cpu": 1000.0}
 """The bound where the operator says none, by type of device."""
 TIMED_ROWS = 32
 """Rows of the larger of the two passes that a CPU's are estimated from."""

@@ -20,7 +20,7 @@ from kernels.cuda.triton_launch import launched
 from kernels.server.execution.inputs import Fields
 
 BLOCK, WARPS = 4096, 8
-PROGRAMS, MOST_SPLITS = 256, 32
+PROGRAMS, MAX_SPLITS = 256, 32
 """Splits of a row: as many as make so many programs of all rows, a power of two."""
 
 
@@ -165,13 +165,13 @@ def _kept_best(row, vocab, heat, top, kept, noise, BLOCK: tl.constexpr, BITS: tl
 
 
 @triton.jit(do_not_specialize=["splits"])
-def _pick(rows, settings, parts, to, splits, MOST: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
-    """One row's token, to both of `to`. MOST: no fewer than the splits. BITS: upper bits of the logits' dtype."""
+def _pick(rows, settings, parts, to, splits, PADDED_SPLITS: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
+    """One row's token, to both of `to`. PADDED_SPLITS: at least the splits. BITS: upper bits of the logits' dtype."""
     logits, step, vocab = rows
     scores, tokens = parts
     out, last = to
     given = Settings(*settings)
-    program, split = tl.program_id(0), tl.arange(0, MOST)
+    program, split = tl.program_id(0), tl.arange(0, PADDED_SPLITS)
     best = tl.load(scores + program * splits + split, mask=split < splits, other=float("-inf"))
     place = tl.load(tokens + program * splits + split, mask=split < splits, other=0)
     top, chosen = _first_of_best(best, place, vocab)
@@ -192,10 +192,10 @@ def draw_rows(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None
     settings = tuple(getattr(fields, name) for name in Settings._fields)
     bits = 16 if logits.dtype == torch.bfloat16 else 32
     wanted = min(max(1, PROGRAMS // rows), triton.cdiv(vocab, BLOCK))
-    splits = min(MOST_SPLITS, triton.next_power_of_2(wanted))
+    splits = min(MAX_SPLITS, triton.next_power_of_2(wanted))
     scores = torch.empty(rows, splits, dtype=torch.float32, device=logits.device)
     tokens = torch.empty(rows, splits, dtype=torch.int32, device=logits.device)
     given, parts = ((logits, logits.stride(0), vocab), settings), (scores, tokens)
     launched(_parts, (rows, splits), (*given, parts, splits, BLOCK), parts, num_warps=WARPS)
-    picked = (*given, parts, (out, last), splits, MOST_SPLITS, BLOCK, bits)
+    picked = (*given, parts, (out, last), splits, MAX_SPLITS, BLOCK, bits)
     launched(_pick, (rows,), picked, out, num_warps=WARPS)

@@ -15,7 +15,7 @@ FIRST_ROWS = (128, 512)
 """Rows of passes with chunks that are captured before a server is ready, beside the longest."""
 FIRST_DECODES = (1, 8, 64)
 """Decodes of passes without chunks that are, beside the most."""
-LEAST_BLOCKS = 4
+MIN_BLOCKS = 4
 """The fewest blocks of a pass with chunks, unless its limits allow fewer."""
 
 
@@ -48,7 +48,7 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
         longest = limits.prefill_budget(each)
         pass_shapes.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
-            if LEAST_BLOCKS * block <= tokens < longest:
+            if MIN_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
                 pass_shapes.append(Shape(each, tokens // block, block, chunks))
     return sorted(pass_shapes, key=lambda shape: (shape.rows, shape.draws))

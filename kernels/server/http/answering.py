@@ -54,7 +54,7 @@ class Entries:
 
 LONGEST_GRAMMAR = 1 << 17
 """The characters of a grammar. OpenAI takes 120,000 of a schema; ten times as many keep others waiting for seconds."""
-MOST_ECHOED = 1 << 21
+MAX_ECHOED_TOKENS = 1 << 21
 """The tokens of prompts that an answer repeats, each with its likeliest ones. All of them take some 250 MiB."""
 
 
@@ -115,8 +115,8 @@ class Completion:
             name = "tools" if self.calling and self.calling.grammar else "response_format"
             raise ApiError(400, f"{name}: the grammar has more than {LONGEST_GRAMMAR:,} characters", name)
         echo = isinstance(request, CompletionRequest) and request.echo
-        if echo and self.usage.prompt * request.n * (1 + (request.likeliest or 0)) > MOST_ECHOED:
-            raise ApiError(400, f"echo: more than {MOST_ECHOED:,} tokens or log probabilities of prompts", "echo")
+        if echo and self.usage.prompt * request.n * (1 + (request.likeliest or 0)) > MAX_ECHOED_TOKENS:
+            raise ApiError(400, f"echo: more than {MAX_ECHOED_TOKENS:,} tokens or log probabilities of prompts", "echo")
         seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [

@@ -25,14 +25,14 @@ from kernels.server.http.metrics import Metrics
 from kernels.server.http.prompts import Prompts
 from kernels.server.http.response_formats import CHAT, COMPLETION, Form
 from kernels.server.http.responses import ResponseForm, ResponsesRequest
-from kernels.server.http.schemas import MOST_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
+from kernels.server.http.schemas import MAX_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
 from kernels.server.http.text import TextCodec
 from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenized, tokenized
 from kernels.server.http.tools import ToolCalling
 from kernels.server.http.writing import piece_by_piece
 from kernels.server.messages import Ready
 
-LARGEST_BODY = 8 << 20
+MAX_BODY = 8 << 20
 LARGE_BODY = 64 << 10
 """The least bytes of a body that the server's own process does not read. One of so many may take 3 ms."""
 
@@ -41,17 +41,17 @@ async def document_of(
     request: Request, kind: type[Document], longest: int | None = None, reader: BodyReader | None = None
 ) -> Document:
     """The body as a document, prompts of `longest` tokens at most, large ones by `reader`. Raises ApiError."""
-    too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
+    too_large = ApiError(413, f"the body exceeds {MAX_BODY >> 20} MiB")
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise ApiError(415, f"Content-Encoding {quoted(encoding)} is not served here: send the body as it is")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > LARGEST_BODY:
+    if length.isdecimal() and int(length[:20]) > MAX_BODY:
         raise too_large
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST_BODY:
+        if len(body) > MAX_BODY:
             raise too_large
     if reader is None or len(body) < LARGE_BODY:
         return document_in(bytes(body), kind, longest)
@@ -145,8 +145,8 @@ class Server:
     async def _completions(self, request: Request) -> Response:
         document = await self._document(request, CompletionRequest)
         self._check_model(document.model)
-        if len(document.prompts) * document.n > MOST_ANSWERS:
-            raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
+        if len(document.prompts) * document.n > MAX_ANSWERS:
+            raise ApiError(400, f"prompt: more than {MAX_ANSWERS:,} answers to one request", "prompt")
         prompts = self._prompts("prompt", document.limit or 1)
         return await self._respond(
             request, COMPLETION, document, await prompts.encoded(document.prompts), prompts.ready

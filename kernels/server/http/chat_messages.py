@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from kernels.server.http.errors import quoted
-from kernels.server.http.tools import MOST_TOOLS
+from kernels.server.http.tools import MAX_TOOLS
 from kernels.server.http.unserved import NONE
 
 UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
@@ -66,7 +66,7 @@ class Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
     name: str | None = None
-    tool_calls: Annotated[list[EarlierCall], Field(max_length=MOST_TOOLS, fail_fast=True)] | None = None
+    tool_calls: Annotated[list[EarlierCall], Field(max_length=MAX_TOOLS, fail_fast=True)] | None = None
     tool_call_id: str | None = None
 
     @model_validator(mode="before")

@@ -16,7 +16,7 @@ from kernels.server.http.unserved import OF_EMBEDDINGS, not_served
 from kernels.server.http.writing import with_list
 from kernels.server.scheduler.requests import input_too_long
 
-MOST_TEXTS = 2048
+MAX_TEXTS = 2048
 
 
 class EmbeddingRequest(BaseModel):
@@ -28,7 +28,7 @@ class EmbeddingRequest(BaseModel):
     encoding_format: Literal["float", "base64"] = "float"
 
     _validated = field_validator("input", mode="wrap")(
-        texts_or_ids(MOST_TEXTS, lambda tokens, longest, info: input_too_long(tokens, longest))
+        texts_or_ids(MAX_TEXTS, lambda tokens, longest, info: input_too_long(tokens, longest))
     )
 
     @model_validator(mode="before")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from kernels.server.http.errors import refused
 from kernels.server.scheduler.requests import Grammar, LogitsOptions
 
-MOST_BIASES = 1024
+MAX_BIASES = 1024
 ANY_OBJECT = Grammar("json_schema", '{"type": "object"}')
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
@@ -73,7 +73,7 @@ class LogitsFields(BaseModel):
     presence_penalty: Penalty = 0.0
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     logit_bias: Annotated[
-        dict[Annotated[int, Field(ge=0)], Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES)
+        dict[Annotated[int, Field(ge=0)], Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_BIASES)
     ] = {}
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs = StructuredOutputs()

@@ -12,7 +12,7 @@ from kernels.server.http.text import TextCodec
 from kernels.server.http.writing import with_list
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-LEAST = -9999.0
+MIN_LOGPROB = -9999.0
 """What stands for the logarithm of 0, which JSON has no number for; vLLM writes the same."""
 
 
@@ -114,11 +114,11 @@ def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str,
             continue
         likeliest: dict[str, float] = {}
         for token, logprob in (*entry.logprobs.likeliest, (entry.token, entry.logprobs.own)):
-            likeliest.setdefault(_name(token, text), max(LEAST, logprob))
+            likeliest.setdefault(_name(token, text), max(MIN_LOGPROB, logprob))
         top.append(likeliest)
     return {
         "tokens": [_name(entry.token, text) for entry in entries],
-        "token_logprobs": [entry.logprobs and max(LEAST, entry.logprobs.own) for entry in entries],
+        "token_logprobs": [entry.logprobs and max(MIN_LOGPROB, entry.logprobs.own) for entry in entries],
         "top_logprobs": top,
         "text_offset": [entry.offset for entry in entries],
     }
@@ -136,7 +136,7 @@ def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
 
 def _chat_token(token: int, logprob: float, text: TextCodec) -> dict[str, Any]:
     own = text.token_bytes(token)
-    return {"token": own.decode(errors="backslashreplace"), "logprob": max(LEAST, logprob), "bytes": [*own]}
+    return {"token": own.decode(errors="backslashreplace"), "logprob": max(MIN_LOGPROB, logprob), "bytes": [*own]}
 
 
 def _name(token: int, text: TextCodec) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from kernels.server.http.answering import Completion, Piece
 from kernels.server.http.errors import ApiError, of_validation, refused
-from kernels.server.http.schemas import MOST_MESSAGES, ChatCompletionRequest, without_nulls
+from kernels.server.http.schemas import MAX_MESSAGES, ChatCompletionRequest, without_nulls
 from kernels.server.http.schemas import UNSERVED as UNSERVED_OF_CHATS
 from kernels.server.http.unserved import not_served
 
@@ -86,7 +86,7 @@ class ResponsesRequest(BaseModel):
     """`POST /v1/responses`. Its answer is that of the chat that it stands for."""
 
     model: str
-    input: str | Annotated[list[InputMessage], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
+    input: str | Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     instructions: str | None = None
     max_output_tokens: int | None = Field(default=None, ge=1)
     temperature: float = 1.0

@@ -24,15 +24,15 @@ from kernels.server.http.tools import ToolFields
 from kernels.server.http.unserved import NONE, OF_OTHER_SERVERS, OFF, not_served
 from kernels.server.scheduler.requests import prompt_too_long
 
-MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
-MOST_STOP_IDS = 128
+MAX_CHOICES, MAX_STOPS, LONGEST_STOP, MAX_TOP_LOGPROBS, MAX_MESSAGES = 128, 16, 1000, 20, 16_384
+MAX_STOP_IDS = 128
 DEFAULT_TOKENS = 16
 """OpenAI's default of a completion's `max_tokens`."""
-MOST_ANSWERS = 1024
+MAX_ANSWERS = 1024
 """The most answers to all prompts of a request together."""
-LARGEST_ID = (1 << 31) - 1
+MAX_ID = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
-LEAST_TOP_P = 1e-30
+MIN_TOP_P = 1e-30
 """A smaller `top_p`, which may be 0 in float32, keeps the same tokens: those as likely as the likeliest."""
 Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
 Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
@@ -116,9 +116,9 @@ class GenerationRequest(LogitsFields, ABC):
     top_p: float = 1.0
     top_k: int = 0
     seed: int | None = None
-    n: int = Field(default=1, ge=1, le=MOST_CHOICES)
-    stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MOST_STOPS)
-    stop_token_ids: list[Annotated[StrictInt, Field(ge=0, le=LARGEST_ID)]] = Field(default=[], max_length=MOST_STOP_IDS)
+    n: int = Field(default=1, ge=1, le=MAX_CHOICES)
+    stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MAX_STOPS)
+    stop_token_ids: list[Annotated[StrictInt, Field(ge=0, le=MAX_ID)]] = Field(default=[], max_length=MAX_STOP_IDS)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
@@ -161,8 +161,8 @@ class GenerationRequest(LogitsFields, ABC):
         if any(not each for each in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
         self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
-        self.top_k = 0 if self.top_k == -1 else min(self.top_k, LARGEST_ID)
-        self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
+        self.top_k = 0 if self.top_k == -1 else min(self.top_k, MAX_ID)
+        self.top_p = max(self.top_p, MIN_TOP_P) if self.top_p > 0 else self.top_p
         return self
 
 
@@ -178,11 +178,11 @@ class CompletionRequest(GenerationRequest):
     """0: the prompt alone, with `echo`."""
     prompt: Texts
     echo: bool = False
-    logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
+    logprobs: Annotated[StrictInt, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
 
     _validated = field_validator("prompt", mode="wrap")(
         texts_or_ids(
-            MOST_ANSWERS,
+            MAX_ANSWERS,
             lambda tokens, longest, info: prompt_too_long(
                 tokens, info.data.get("max_completion_tokens") or info.data.get("max_tokens") or 1, longest
             ),
@@ -212,20 +212,20 @@ class CompletionRequest(GenerationRequest):
 class ChatCompletionRequest(GenerationRequest, ToolFields):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
-    messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
-    """All messages together may have MOST_MESSAGES parts."""
+    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)
+    """All messages together may have MAX_MESSAGES parts."""
     chat_template_kwargs: dict[str, Any] = {}
     """Further variables of the model's chat template, such as Qwen3's `enable_thinking`."""
     logprobs: StrictBool = False
-    top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
+    top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_TOP_LOGPROBS)
 
     @field_validator("messages", mode="before")
     @classmethod
     def _few_parts(cls, value: Any) -> Any:
-        if isinstance(value, list) and len(value) <= MOST_MESSAGES:
+        if isinstance(value, list) and len(value) <= MAX_MESSAGES:
             contents = [each.get("content") for each in value if isinstance(each, dict)]
-            if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
-                raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+            if sum(len(content) for content in contents if isinstance(content, list)) > MAX_MESSAGES:
+                raise ValueError(f"they have more than {MAX_MESSAGES:,} parts")
         return value
 
     @model_validator(mode="after")

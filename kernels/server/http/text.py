@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 Variables = Mapping[str, Any]
 NO_VARIABLES: Variables = {}
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-MOST_HELD = 16
+MAX_HELD_TOKENS = 16
 """Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
 all of an answer of them again for each token takes a time that grows with its square.
 """
@@ -203,7 +203,7 @@ class IncrementalDetokenizer:
     def _next(self, whole: bool) -> str:
         before = self._text.decode(self._ids[self._begin : self._emitted], self._skip)
         after = self._text.decode(self._ids[self._begin :], self._skip)
-        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._emitted < MOST_HELD
+        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._emitted < MAX_HELD_TOKENS
         if incomplete or len(after) <= len(before):
             return ""
         self._begin, self._emitted = self._emitted, len(self._ids)

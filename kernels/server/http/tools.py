@@ -19,7 +19,7 @@ from kernels.server.scheduler.requests import Grammar
 ToolFormat = Literal["hermes", "llama3"]
 WrittenCall = tuple[str, str]
 """The name and the arguments of a call."""
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 BEGIN, END = "<tool_call>", "</tool_call>"
 PYTHON_TAG = "<|python_tag|>"
 ARGUMENTS: dict[ToolFormat, str] = {"hermes": "arguments", "llama3": "parameters"}
@@ -60,7 +60,7 @@ class NamedTool(BaseModel):
 class ToolFields(BaseModel):
     """The fields of a request with tools. A choice that is no tool's name lets the model choose, or not call."""
 
-    tools: list[Tool] = Field(default=[], max_length=MOST_TOOLS)
+    tools: list[Tool] = Field(default=[], max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedTool = "auto"
     parallel_tool_calls: bool = True
     """False: of several calls the first one is told."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 logger = logging.getLogger(__name__)
 TAKEN, NO_ROOM = b"+", b"-"
-MOST_GIVEN = 64
+MAX_CONNECTIONS_IN_FLIGHT = 64
 """So many connections are on their way to one process. Its answers to them have room in the socket."""
 PAUSE_SECONDS = 1.0
 """How long a process is given none after it had no room for one."""
@@ -28,7 +28,7 @@ class GivenConnections:
 
     def give(self, connection: socket.socket) -> bool:
         """False where the process can be given none now."""
-        if len(self._given) == MOST_GIVEN or self._loop.time() < self._rests_until:
+        if len(self._given) == MAX_CONNECTIONS_IN_FLIGHT or self._loop.time() < self._rests_until:
             return False
         try:
             socket.send_fds(self._control, [b"+"], [connection.fileno()])

@@ -32,7 +32,7 @@ from kernels.server.starting import Phases
 if TYPE_CHECKING:
     from kernels.model.sentence_head import SentenceHead
 
-MOST_ROWS, MOST_TOKENS = 64, 16_384
+MAX_ROWS, MAX_TOKENS = 64, 16_384
 """The largest batch: rows, and tokens with padding."""
 ALIKE = 0.999
 """The least cosine of a text's vectors alone and beside a longer text, where the model ignores padding."""
@@ -111,7 +111,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("weights"):
         model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
-    longest = min(positions(model.config), spec.max_model_len or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
+    longest = min(positions(model.config), spec.max_model_len or MAX_TOKENS, own.tokens if own else MAX_TOKENS)
     modules = modules_of(directory) or SentenceModules()
     longest = min(longest, modules.longest or longest)
     with phases.phase("first batch"):
@@ -168,14 +168,14 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
 
 
 def next_batch(waiting: deque[Waiting], pads: bool = True) -> list[Waiting]:
-    """The first requests within MOST_ROWS and, padded, MOST_TOKENS, at least one; unless `pads`, of one length."""
+    """The first requests within MAX_ROWS and, padded, MAX_TOKENS, at least one; unless `pads`, of one length."""
     batch: list[Waiting] = []
     longest = 0
-    while waiting and len(batch) < MOST_ROWS:
+    while waiting and len(batch) < MAX_ROWS:
         if batch and not pads and len(waiting[0].ids) != longest:
             break
         longest = max(longest, len(waiting[0].ids))
-        if batch and longest * (len(batch) + 1) > MOST_TOKENS:
+        if batch and longest * (len(batch) + 1) > MAX_TOKENS:
             break
         batch.append(waiting.popleft())
     return batch

@@ -27,7 +27,7 @@ from kernels.server.processes.web_process import Alive, Drain, EndOpen, EngineDi
 logger = logging.getLogger(__name__)
 LAST_SECONDS = 6.0
 """How long after its open requests were to end a web server may live on."""
-MOST_WAITING = 1024
+MAX_WAITING = 1024
 """So many connections wait for a web server; those behind them wait in the system's queue."""
 RETRY_SECONDS = 0.01
 """How long connections wait until web servers are asked again."""
@@ -75,7 +75,7 @@ class WebProcesses:
     @property
     def full(self) -> bool:
         """Whether so many connections wait that no more should be accepted."""
-        return len(self._waiting) >= MOST_WAITING
+        return len(self._waiting) >= MAX_WAITING
 
     def take(self, connection: socket.socket) -> None:
         """Gives connections to one process after another, past those without room. While none has room, it waits."""

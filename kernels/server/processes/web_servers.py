@@ -16,9 +16,9 @@ from kernels.server.processes.web_processes import WebProcesses
 from kernels.server.spec import Spec
 from kernels.server.starting import settle
 
-FEWEST_CPUS = 8
+MIN_CPUS = 8
 """Several web servers are started on a machine with so many CPUs."""
-FEWEST_RUNNING = 64
+MIN_RUNNING = 64
 """Several web servers are started for an engine that serves so many requests at once."""
 SEVERAL = 4
 
@@ -26,7 +26,7 @@ SEVERAL = 4
 def processes_for(spec: Spec, cpus: int, gpu: bool) -> int:
     """Web servers for `spec` on such a machine; 1: the main process is it. A model on a CPU needs the cores."""
     on_gpu = spec.device == "cuda" or (spec.device is None and gpu)
-    several = on_gpu and cpus >= FEWEST_CPUS and spec.max_num_seqs >= FEWEST_RUNNING
+    several = on_gpu and cpus >= MIN_CPUS and spec.max_num_seqs >= MIN_RUNNING
     return spec.web_processes or (SEVERAL if several else 1)
 
 

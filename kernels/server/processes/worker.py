@@ -38,7 +38,7 @@ MAKE = (
     "import pickle, sys; from kernels.server.execution.compiling import make_ahead; "
     "sys.exit(not make_ahead(*pickle.load(sys.stdin.buffer)))"
 )
-MOST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 """A start waits no longer: what is not compiled then is compiled by the engine."""
 
 
@@ -272,6 +272,6 @@ def compile_ahead(spec: Spec) -> Iterator[Callable[[], bool]]:
 
 def _wait(process: "subprocess.Popen[bytes]") -> bool:
     try:
-        return process.wait(MOST_SECONDS) == 0
+        return process.wait(MAX_SECONDS) == 0
     except subprocess.TimeoutExpired:
         return False

@@ -13,7 +13,7 @@ from kernels.measure.latency import ServedBatch
 from tests.simulations_page import PAGE, agrees, quoted_counts, quoted_shares
 from workers.documents.workload import Objective
 from workers.stats.dependence import cautious_inefficiency, statistical_inefficiency
-from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough, judged, judged_values, needed
+from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, judged, judged_values, needed
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 
@@ -71,7 +71,7 @@ def test_times_that_creep_towards_the_limit_are_not_met_after_a_few():
     assert judged(near, [rising], None) == "not_enough_samples"
     assert needed(near, [rising], None) > 40
     assert not is_enough([near], rising, None)
-    assert judged(far, [rising[:LEAST_REQUESTS]], None) == "met", "they vary by 10 % and the limit is ten times as much"
+    assert judged(far, [rising[:MIN_REQUESTS]], None) == "met", "they vary by 10 % and the limit is ten times as much"
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.2-1b-load", "llama-3.2-1b-in-7-minutes"])

@@ -7,7 +7,7 @@ import pytest
 from kernels import registry
 from kernels.attention.decode_hopper_tiles import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.cases import check_cases
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
@@ -35,7 +35,7 @@ def test_nothing_is_spilled(change):
         given = constants(case, tuning, split_count(case, tuning, 132), bool(case.kv_lengths), case.page_size or 0)
         used = resources(compile_log(SOURCE, given))
         assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0), tuning
-        assert shared_bytes(given) <= SHARED_MOST
+        assert shared_bytes(given) <= MAX_SHARED_BYTES
 
 
 def test_splits_fill_the_gpu_and_leave_each_warp_a_step():

@@ -9,7 +9,7 @@ import torch
 from kernels.attention.flash_hopper import PARAMS, SHAPES, SOURCE, FlashHopper, constants, shared_bytes
 from kernels.attention.schedule import L2_BYTES, schedule
 from kernels.cases import check_cases
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
@@ -44,7 +44,7 @@ def test_it_compiles_without_spills(head_dim, values, change):
 def test_offered_params_fit_the_shared_memory():
     for head_dim, shapes in SHAPES.items():
         for shape in shapes:
-            assert shared_bytes(like(head_dim=head_dim), dict(zip(PARAMS, shape, strict=True))) <= SHARED_MOST
+            assert shared_bytes(like(head_dim=head_dim), dict(zip(PARAMS, shape, strict=True))) <= MAX_SHARED_BYTES
 
 
 @pytest.fixture

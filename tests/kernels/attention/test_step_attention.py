@@ -11,7 +11,7 @@ from kernels import registry
 from kernels.attention import step_hopper, step_hopper_call, step_hopper_tiles
 from kernels.cases.attention import bench_step, check_step
 from kernels.cuda import nvrtc
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import StepAttentionCase
 from kernels.ops.step_attention import step_attention
@@ -36,8 +36,8 @@ def test_it_compiles_without_spills(head_dim, group, splits, chunk, element, pag
 
 
 def test_shared_memory_fits_every_case_and_a_window_bounds_what_counts_as_long() -> None:
-    for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
-        assert step_hopper_tiles.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
+    for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.MAX_GROUP)):
+        assert step_hopper_tiles.shared_bytes(head_dim, group, step_hopper.MAX_CHUNK[head_dim], 8) <= MAX_SHARED_BYTES
     case = CASE.model_copy(update={"kv_len": 100_000, "window": 4096})
     assert registry.variant("step_hopper").serves(case, GPUS["h200"]) is None
 

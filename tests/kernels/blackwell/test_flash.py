@@ -8,7 +8,7 @@ import pytest
 from kernels import registry
 from kernels.blackwell.flash import ARCHITECTURE, SLOTS, THREADS, plan
 from kernels.cases import check_cases
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
@@ -44,7 +44,7 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(head_dim: int, 
 @pytest.mark.parametrize("head_dim", SLOTS)
 def test_shared_memory_is_within_budget(head_dim: int) -> None:
     for params in FLASH.space(case(head_dim=head_dim)):
-        assert plan(case(head_dim=head_dim), params).shared_bytes <= SHARED_MOST
+        assert plan(case(head_dim=head_dim), params).shared_bytes <= MAX_SHARED_BYTES
 
 
 @pytest.mark.gpu

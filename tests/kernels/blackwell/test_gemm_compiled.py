@@ -10,7 +10,7 @@ import pytest
 from kernels.blackwell import grouped_tiles
 from kernels.blackwell.gemm_call import SOURCE
 from kernels.blackwell.gemm_tiles import ARCHITECTURE, THREADS, constants, space, tile_of
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.ops import GroupedCase, LinearCase
 from tests.kernels.compiling import resources, sass
 
@@ -81,7 +81,7 @@ def test_experts_have_room_beside_the_stages(experts: int) -> None:
     for params in grouped_tiles.space(shape := GroupedCase(rows=4096, experts=experts, n=4096, k=4096)):
         tile = grouped_tiles.tile_of(shape, params)
         assert tile.stages >= 3
-        assert tile.shared_bytes <= SHARED_MOST
+        assert tile.shared_bytes <= MAX_SHARED_BYTES
         if tile.stages < 8:
             with pytest.raises(ValueError, match="leave no room"):
                 grouped_tiles.tile_of(shape, params | {"stages": tile.stages + 1})
@@ -91,6 +91,6 @@ def test_experts_have_room_beside_the_stages(experts: int) -> None:
 def test_shared_memory_is_within_budget(kind: str) -> None:
     for params in space(shape := case(KINDS[kind][0])):
         tile = tile_of(shape, params)
-        assert tile.shared_bytes <= SHARED_MOST
+        assert tile.shared_bytes <= MAX_SHARED_BYTES
         with pytest.raises(ValueError, match="leave no room"):
             tile_of(shape, params | {"stages": tile.stages + 1})

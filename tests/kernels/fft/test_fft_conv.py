@@ -9,7 +9,7 @@ import torch
 
 from kernels import registry
 from kernels.cases.fft import bench, check
-from kernels.cuda.occupancy import RESERVED, SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES, RESERVED
 from kernels.fft import fft_tiles, short_call
 from kernels.fft.fft_call import Arguments, packed_params
 from kernels.fft.fft_tiles import FftConfig
@@ -62,7 +62,7 @@ def test_blocks_fit_on_their_sm() -> None:
         case = FftConvCase(batch=1, width=1, length=1 << log, filter=7)
         for config in fft_tiles.configs(case) if log < 16 else fft_tiles.long_configs(case):
             assert config.points * config.outer == 1 << log
-            assert config.blocks * (config.shared_bytes + RESERVED) <= SHARED_MOST + RESERVED
+            assert config.blocks * (config.shared_bytes + RESERVED) <= MAX_SHARED_BYTES + RESERVED
 
 
 @pytest.mark.parametrize("length", [2048, 16_384, 32_768])

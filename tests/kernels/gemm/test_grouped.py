@@ -12,7 +12,7 @@ import torch
 
 from kernels.cases import check_cases
 from kernels.cuda import nvrtc
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.gemm import grouped_few_call, grouped_hopper, grouped_tiles
 from kernels.gemm.grouped_call import W_BOX, by_columns, rows_apart
 from kernels.hardware import GPUS
@@ -44,10 +44,10 @@ def test_products_of_few_rows_compile_without_spills(weights: str, rows: int, ep
 
 @pytest.mark.parametrize("epilogue", ["none", "swiglu"])
 def test_any_number_of_experts_has_room(epilogue: str) -> None:
-    for experts in range(1, grouped_hopper.MOST_EXPERTS + 1):
+    for experts in range(1, grouped_hopper.MAX_EXPERTS + 1):
         found, shared_bytes = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
         assert found["STAGES"] >= 3
-        assert shared_bytes <= SHARED_MOST
+        assert shared_bytes <= MAX_SHARED_BYTES
 
 
 def test_rows_fall_to_experts_in_order_and_full_pairs_are_tried_first() -> None:
@@ -131,7 +131,7 @@ def test_disordered_ends_stay_inside_the_rows() -> None:
         product(drawn["x"], drawn["w"], drawn["offs"].long())
 
 
-EXPERTS, ROWS, COLUMN_PAIRS, MOST_TILES = 70, 2600, 3, 400
+EXPERTS, ROWS, COLUMN_PAIRS, MAX_TILES = 70, 2600, 3, 400
 AROUND = """
 #pragma once
 #include "tiles.cuh"
@@ -179,12 +179,12 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def tiles_of(scheduler: ctypes.CDLL, ends: list[int], blocks: int) -> list[np.ndarray]:
     """Of each block its tiles in order: expert, first row, end, width, first row of w."""
-    schedule = np.full((blocks, MOST_TILES, 5), -1, np.int32)
+    schedule = np.full((blocks, MAX_TILES, 5), -1, np.int32)
     row_ends = np.array(ends, np.int32)
     params = np.zeros((), grouped_tiles.PARAMS)
     params["offs"], params["rows"], params["column_pairs"] = row_ends.ctypes.data, ROWS, COLUMN_PAIRS
     pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, schedule)]
-    assert scheduler.run(pointers[0], blocks, pointers[1], MOST_TILES) == 0
+    assert scheduler.run(pointers[0], blocks, pointers[1], MAX_TILES) == 0
     return [each[each[:, 0] >= 0] for each in schedule]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.gemm import hopper_call, small
 from kernels.gemm.hopper_tiles import PING_PONG, panels_of, space, tile_of
 from kernels.gemm.small_tiles import configs
@@ -43,7 +43,7 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 )
 def test_turns_compile_without_spills(fields: dict[str, Any], params: dict[str, Any]) -> None:
     tile = tile_of(shape := case(**fields), params | {"ping_pong": True})
-    assert tile.shared_bytes <= SHARED_MOST
+    assert tile.shared_bytes <= MAX_SHARED_BYTES
     found = resources(log := compile_log(hopper_call.PING_PONG, hopper_call.constants(shape, tile)))
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
@@ -54,7 +54,7 @@ def test_every_tile_of_the_space_fits(epilogue: str) -> None:
     shape = case(epilogue=epilogue)
     for params in space(shape):
         tile = tile_of(shape, params)
-        assert tile.shared_bytes <= SHARED_MOST
+        assert tile.shared_bytes <= MAX_SHARED_BYTES
         assert tile.panels == -(-panels_of(shape, tile.columns) // 2)
         assert epilogue != "residual" or panels_of(shape, tile.columns) % 2 == 0
 

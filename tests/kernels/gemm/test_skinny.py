@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF
 from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, parameters
 from kernels.gemm.skinny_tiles import KINDS, configs
 from kernels.ops import LinearCase
@@ -49,7 +49,7 @@ def test_tile_configs_cover_the_product_and_fit(kind):
             assert config.units * config.unit_rows >= rows
             assert config.splits * config.split_k >= k
             at_once = H200_CLUSTERS[config.splits]
-            assert config.shared_bytes(at_once, False) <= SHARED_MOST
+            assert config.shared_bytes(at_once, False) <= MAX_SHARED_BYTES
             assert 2 <= config.stages(at_once, True) <= 16
             assert config.x_bytes % 128 == 64
         best = found[0]

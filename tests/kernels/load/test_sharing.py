@@ -19,7 +19,7 @@ from kernels.load import sharing
 from kernels.load.connection import Address
 from kernels.load.counts import ENDED, SENT, Counts, bytes_of
 from kernels.load.exchange import Exchange
-from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadDuration, LoadTrace, PlannedLoad
+from kernels.load.generator import MAX_IN_FLIGHT, Generator, LoadDuration, LoadTrace, PlannedLoad
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
@@ -138,7 +138,7 @@ def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(addre
     with tempfile.TemporaryFile() as shared:
         shared.truncate(bytes_of(2))
         other = Counts(2, shared.fileno(), row=1)
-        for _ in range(MOST_IN_FLIGHT - 3):
+        for _ in range(MAX_IN_FLIGHT - 3):
             other.add(SENT)
         own = Counts(2, shared.fileno())
         load = replace(requests.load("stub-silent", None), time_out_s=0.2)

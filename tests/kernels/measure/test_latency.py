@@ -136,4 +136,4 @@ def test_the_pipelines_own_measure_says_the_same() -> None:
     assert done == fidelities.tokens == 512
     assert fidelities.kl == pytest.approx(side.mean_kl, rel=1e-6)
     assert fidelities.disagreement == pytest.approx(side.disagreement, rel=1e-12)
-    assert done < quality.LEAST_TOKENS
+    assert done < quality.MIN_TOKENS

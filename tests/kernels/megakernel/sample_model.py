@@ -39,7 +39,7 @@ def known(model: Any) -> Runner:
 
 
 def on_its_text(
-    own: Runner, device: str, most: int = quality.LEAST_TOKENS, before: Runner | None = None
+    own: Runner, device: str, most: int = quality.MIN_TOKENS, before: Runner | None = None
 ) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
     """`most` tokens of its text, and `quality.compare` of `before` (default: torch's bf16 model) and `own` on them."""
     tokens = texts.from_text(DIRECTORY, "", LENGTH, most, sample("fp32", device).config.vocab_size)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernels.cuda.occupancy import SHARED_MOST
+from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.layout import Layout, default_layout
@@ -144,7 +144,7 @@ def test_every_ring_that_is_built_fits_by_code_paths_that_are_compiled(name: str
         found = device.defines(build_program(shape, default_layout(shape, batch, capacity)), device.Tuning())
         assert batch > 1 or paths(found) <= taken, capacity
         assert found["STAGES"] >= max(7, found["IN_FLIGHT"], found["PREFETCHED_IN_FLIGHT"])
-        assert device.shared_bytes(found) <= SHARED_MOST
+        assert device.shared_bytes(found) <= MAX_SHARED_BYTES
 
 
 def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own() -> None:

@@ -35,7 +35,7 @@ def test_it_is_as_near_to_float32_as_torch(family, batch):
 def check_fidelity(family, model, exact, runner, batch):
     """The runner's logits of `batch` prompts at once lose no more than torch's in bf16."""
     runner.prepare(batch, 128, 1)
-    tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
+    tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
     reference, torchs = (runners.runner("eager", each) for each in (exact, model))
     _, before, own = quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
     mean, torchs_mean = kl_blocks(own).mean(), kl_blocks(before).mean()

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.gpu
 
 
 def assert_as_near(called, done, torchs, own):
-    assert done == quality.LEAST_TOKENS
+    assert done == quality.MIN_TOKENS
     assert not own.broken
     kl = paired_difference(list(1.1 * kl_blocks(torchs)), list(kl_blocks(own)))
     other = paired_difference(list(1.1 * torchs.blocks()), list(own.blocks()))
@@ -29,7 +29,7 @@ def test_on_generated_weights(family, batch):
     model, exact = models(FAMILIES[family])
     runner = runners.runner("megakernel", model)
     runner.prepare(batch, 128, 1)
-    tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
+    tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
     reference, torchs = (runners.runner("eager", each) for each in (exact, model))
     assert_as_near(
         f"{family}, batch {batch}", *quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)

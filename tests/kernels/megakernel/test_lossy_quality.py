@@ -37,7 +37,7 @@ def test_the_sample_model_rounded(weights, method, acceptable, kl_most, disagree
     tokens, compared = on_its_text(after, "cpu", before=before)
     found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))
     print(found.sentence)
-    assert found.tokens == quality.LEAST_TOKENS
+    assert found.tokens == quality.MIN_TOKENS
     assert found.kl_before < found.kl_after < kl_most
     assert found.top1_before < found.top1_after < disagreement_most
     assert found.acceptable == acceptable

@@ -22,7 +22,7 @@ from kernels.model.dense_families import rotary_order
 from kernels.model.experts import experts_of
 from kernels.model.rounding import Rounding, rounded_weights
 from kernels.quant.absmax import quantised, values
-from kernels.quant.formats import E4M3_MOST, FP8_LAYERS
+from kernels.quant.formats import E4M3_MAX, FP8_LAYERS
 from kernels.quant.quantised_matrix import STORED_ROWS
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
@@ -179,7 +179,7 @@ def own_copy(original: Any, weights: str) -> Any:
     linear = [module for module in copied.model.layers.modules() if isinstance(module, torch.nn.Linear)]
     for weight in (module.weight for module in linear if weights == FP8_LAYERS):
         drawn = 1 + torch.rand(len(weight), generator=chance).to(weight.device)
-        scales = weight.abs().amax(dim=1).float() * drawn / E4M3_MOST
+        scales = weight.abs().amax(dim=1).float() * drawn / E4M3_MAX
         codes = (weight.float() / scales[:, None]).to(torch.float8_e4m3fn)
         weight.copy_(codes.float() * scales[:, None])
         setattr(weight, STORED_ROWS, scales)

@@ -12,7 +12,7 @@ from kernels.ops import sampling
 from kernels.ops.sampling import GREEDY, Sampling, choose, gumbel, kept, of_batch, philox
 from tests.kernels.runners.engine_models import load
 
-CHI_SQUARE_MOST = {3: 21.1, 7: 29.9}
+MAX_CHI_SQUARE = {3: 21.1, 7: 29.9}
 """By degrees of freedom: exceeded once in 10,000 runs of a right sampler; the seeds are fixed."""
 
 
@@ -44,7 +44,7 @@ def test_draws_follow_the_softmax(varied: str) -> None:
         how = Sampling(1.5, seed=i if varied == "seed" else 7, stream=i if varied == "stream" else 0)
         drawn[choose(logits, how, i if varied == "index" else 3)] += 1
     weights = np.exp(logits / 1.5)
-    assert chi_square(drawn, 4000 * weights / weights.sum()) < CHI_SQUARE_MOST[7]
+    assert chi_square(drawn, 4000 * weights / weights.sum()) < MAX_CHI_SQUARE[7]
 
 
 def test_draws_follow_what_top_k_and_top_p_leave() -> None:
@@ -55,7 +55,7 @@ def test_draws_follow_what_top_k_and_top_p_leave() -> None:
     drawn = np.bincount([choose(logits, Sampling(1.0, 6, 0.8, seed), 0) for seed in range(4000)], minlength=8)
     assert not drawn[~keep].any()
     weights = np.exp(logits[keep])
-    assert chi_square(drawn[keep], 4000 * weights / weights.sum()) < CHI_SQUARE_MOST[3]
+    assert chi_square(drawn[keep], 4000 * weights / weights.sum()) < MAX_CHI_SQUARE[3]
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 3, 40]), st.sampled_from([1.0, 0.9, 0.3]))

@@ -36,7 +36,7 @@ def test_a_large_head_is_cast_block_by_block(monkeypatch: pytest.MonkeyPatch) ->
     cast = list[int]()
     own = torch.Tensor.float
     monkeypatch.setattr(torch.Tensor, "float", lambda tensor: cast.append(tensor.numel()) or own(tensor))
-    monkeypatch.setattr(eager, "MOST_ELEMENTS", 1000)
+    monkeypatch.setattr(eager, "MAX_ELEMENTS", 1000)
     torch.testing.assert_close(Float32Runner(model).logits(IDS), whole, atol=1e-6, rtol=1e-6)
     assert max(cast) <= max(1000, IDS.numel() * model.config.hidden_size)
     assert not any("forward" in vars(module) for module in model.modules())

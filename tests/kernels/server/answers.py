@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from kernels import runners
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
 from kernels.server.execution.engine import Engine
 from kernels.server.scheduler.requests import Request, Token
@@ -28,4 +28,4 @@ def assert_models_answers(model: Any, requests: Sequence[Request], dtype: str = 
     for request in requests:
         ids, length = torch.tensor([request.ids], device=next(model.parameters()).device), request.prompt_length
         gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
-        assert gaps.refusal(LARGEST_DIFFERENCE[dtype]) is None, request.name
+        assert gaps.refusal(MAX_DIFFERENCE[dtype]) is None, request.name

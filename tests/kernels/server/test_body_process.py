@@ -26,7 +26,7 @@ from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest
 from kernels.server.http.text import ByteText
 from kernels.server.messages import Ready
 
-LONGEST = 70_000
+MAX_LENGTH = 70_000
 TEXT = {"model": "m", "prompt": 'ä"' * LARGE_BODY, "top_k": -1, "stop": "x"}
 
 
@@ -53,7 +53,7 @@ def bytes_of(document: Any) -> bytes:
     ("kind", "given"),
     [
         (CompletionRequest, TEXT),
-        (CompletionRequest, TEXT | {"prompt": [*range(LONGEST)], "unknown": [[]] * 9}),
+        (CompletionRequest, TEXT | {"prompt": [*range(MAX_LENGTH)], "unknown": [[]] * 9}),
         (CompletionRequest, TEXT | {"prompt": [[*range(at, 3 * at)] for at in range(1, 700)]}),
         (
             ChatCompletionRequest,
@@ -65,9 +65,9 @@ def bytes_of(document: Any) -> bytes:
 )
 def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], shared: BodyReader) -> None:
     body = bytes_of(given)
-    value = asyncio.run(shared.read(kind, body, LONGEST))
-    assert value == document_in(body, kind, LONGEST)
-    assert value.model_fields_set == document_in(body, kind, LONGEST).model_fields_set
+    value = asyncio.run(shared.read(kind, body, MAX_LENGTH))
+    assert value == document_in(body, kind, MAX_LENGTH)
+    assert value.model_fields_set == document_in(body, kind, MAX_LENGTH).model_fields_set
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], sh
     [
         (CompletionRequest, b"{"), (CompletionRequest, b"\xff"), (CompletionRequest, b"[" * 200_000),
         (CompletionRequest, bytes_of({"model": "m"})),
-        (CompletionRequest, bytes_of({"model": "m", "prompt": [1] * (LONGEST + 1)})),
+        (CompletionRequest, bytes_of({"model": "m", "prompt": [1] * (MAX_LENGTH + 1)})),
         (CompletionRequest, bytes_of({"model": "m", "prompt": "a", "logit_bias": {"1": 200}})),
         (ChatCompletionRequest, bytes_of({"model": "m", "messages": [[]] * 200_000})),
         (EmbeddingRequest, bytes_of({"model": "m", "input": [[]] * 200_000})),
@@ -83,9 +83,9 @@ def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], sh
 )  # fmt: skip
 def test_errors_are_the_same(kind: type[BaseModel], body: bytes, shared: BodyReader) -> None:
     with pytest.raises(ApiError) as here:
-        document_in(body, kind, LONGEST)
+        document_in(body, kind, MAX_LENGTH)
     with pytest.raises(ApiError) as there:
-        asyncio.run(shared.read(kind, body, LONGEST))
+        asyncio.run(shared.read(kind, body, MAX_LENGTH))
     assert (there.value.status, there.value.document) == (here.value.status, here.value.document)
 
 
@@ -93,7 +93,7 @@ def asked(body: bytes, reader: BodyReader) -> Awaitable[CompletionRequest]:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body}
 
-    return document_of(Request({"type": "http", "headers": []}, receive), CompletionRequest, LONGEST, reader)
+    return document_of(Request({"type": "http", "headers": []}, receive), CompletionRequest, MAX_LENGTH, reader)
 
 
 def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -> None:

@@ -64,7 +64,7 @@ class Rows:
 
 
 FALSE_ALARM = 1e-6
-LEAST_EXPECTED = 8.0
+MIN_EXPECTED = 8.0
 """Tokens that are expected less often are counted together."""
 CELLS = 12
 REQUESTS, PLACES, VOCAB = 64, 64, 100
@@ -105,7 +105,7 @@ def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
     if counts[wanted == 0].any():
         return 0.0
     order, cell = cells(wanted)
-    alone = np.where(expected[order] >= LEAST_EXPECTED, np.arange(len(order)), len(order))
+    alone = np.where(expected[order] >= MIN_EXPECTED, np.arange(len(order)), len(order))
     token = np.unique(alone, return_inverse=True)[1]
     tokens = []
     for groups in (token, cell):

@@ -21,8 +21,8 @@ from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
 from kernels.server.http.embeddings import EmbeddingRequest, embedded
 from kernels.server.processes.encoder import (
-    MOST_ROWS,
-    MOST_TOKENS,
+    MAX_ROWS,
+    MAX_TOKENS,
     Encoder,
     Waiting,
     build_encoder,
@@ -63,13 +63,13 @@ def test_a_vector_is_the_models_whatever_is_beside_it(model, pooling: tuple[str,
 
 
 def test_batches_keep_the_order_and_the_limits() -> None:
-    waiting = deque(Waiting(str(at), [1] * length, 0.0) for at, length in enumerate([1] * 100 + [MOST_TOKENS, 3]))
+    waiting = deque(Waiting(str(at), [1] * length, 0.0) for at, length in enumerate([1] * 100 + [MAX_TOKENS, 3]))
     sizes = []
     while waiting:
         batch = next_batch(waiting)
         sizes.append(len(batch))
-        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MOST_TOKENS
-    assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
+        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MAX_TOKENS
+    assert sizes == [MAX_ROWS, 100 - MAX_ROWS, 1, 1]
 
 
 @pytest.mark.parametrize(("family", "pads"), [("bert", True), ("fnet", False), ("convbert", False)])

@@ -18,7 +18,7 @@ from kernels.model_files import catalogue, files_at
 from kernels.ops import case_from
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof import gate
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.logit_gate import MAX_DIFFERENCE
 from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
@@ -200,7 +200,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     for each in (each for each in requests if not each.sampling.greedy):
         ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
         logits = eager.logits(ids)[0, length - 1 : -1].float()
-        least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
+        least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * MAX_DIFFERENCE[dtype] * logits.std(-1)
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
 
 
@@ -243,7 +243,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
             assert told == [None] * each.max_tokens
             continue
         logits = eager.logits(torch.tensor([each.ids], device="cuda"))[0, each.prompt_length - 1 : -1].float()
-        limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
+        limit = 2 * MAX_DIFFERENCE["bf16"] * float(logits.std(-1).max())
         rows = logits.log_softmax(-1).tolist()
         for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
             assert found.own == pytest.approx(row[token], abs=limit)

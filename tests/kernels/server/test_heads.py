@@ -12,7 +12,7 @@ from kernels.plan import PlannedOp
 from kernels.server.execution import backend as backend_module
 from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
+from kernels.server.execution.heads import MAX_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
@@ -20,7 +20,7 @@ from tests.kernels.runners.engine_models import load
 
 TORCHS: dict[SamplingKind, str] = {"argmax": "torch_lm_head", "top_k_p": "torch_lm_head_sampling"}
 LIMITED, WHOLE = Sampling(0.8, top_k=7, top_p=0.9, seed=6), Sampling(1.0, seed=5)
-OTHER_LIMIT = Sampling(1.3, top_k=MOST_TOP_K, seed=1 << 63)
+OTHER_LIMIT = Sampling(1.3, top_k=MAX_TOP_K, seed=1 << 63)
 
 
 def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -> Step:
@@ -33,7 +33,7 @@ def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -
     ("step", "head"),
     [
         (step_of(GREEDY, GREEDY), "argmax"), (step_of(GREEDY, LIMITED, OTHER_LIMIT), "top_k_p"),
-        (step_of(LIMITED, WHOLE), None), (step_of(Sampling(1.0, top_k=MOST_TOP_K + 1)), None),
+        (step_of(LIMITED, WHOLE), None), (step_of(Sampling(1.0, top_k=MAX_TOP_K + 1)), None),
         (step_of(Sampling(1.0, top_p=0.9)), None), (step_of(GREEDY, logprobs=0), None),
         (step_of(GREEDY, chunk=True), None),
     ],

@@ -129,7 +129,7 @@ def test_a_token_makes_none_that_outlives_it(organisation, engineer):
 
 
 def test_one_person_has_a_hundred_living_tokens_at_most(organisation, engineer, monkeypatch):
-    monkeypatch.setattr(tokens, "MOST_LIVING", 2)
+    monkeypatch.setattr(tokens, "MAX_ACTIVE_TOKENS", 2)
     client = _client(tokens.issue(organisation, engineer, "CI", "write")[1])
     assert [_post(client, days=7).status_code for _ in range(2)] == [201, 422]
     _end(ApiToken.objects.get(expires_at__isnull=False))

@@ -145,7 +145,7 @@ def test_answers_that_are_kept_count_and_a_full_quota_keeps_none(api, engineer, 
 
 
 def test_an_open_deed_is_refused_when_a_person_did_too_much_today(api, admin, account, monkeypatch):
-    monkeypatch.setattr("workbench.audit.services.MOST_A_DAY", 3)
+    monkeypatch.setattr("workbench.audit.services.MAX_PER_DAY", 3)
     client, another = api(admin), api(account)
     made = [_post(client, "tokens", {"name": "t", "scope": "read", "days": 1}) for _ in range(4)]
     last = made[-1]

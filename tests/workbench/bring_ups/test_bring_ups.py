@@ -63,7 +63,7 @@ def test_an_engineer_hands_in_what_the_command_wrote(browser, engineer, account,
         (b'{"gpu_class": "h200"}', "environment: is required (and 12 more); `python -m kernels bring-up` writes"),
         (b'{"a": 1, "a": 2}', "The file is no JSON document (a: the key is there twice); "),
         (b'{"a": "\\u0000"}', "The file has the character NUL in a text."),
-        (b" " * (services.MOST_BYTES + 1), "The document has 786,433 bytes; a bring-up may have 786,432."),
+        (b" " * (services.MAX_BYTES + 1), "The document has 786,433 bytes; a bring-up may have 786,432."),
     ],
 )
 def test_another_file_is_refused_in_a_sentence(browser, engineer, raw, sentence):
@@ -107,7 +107,7 @@ def test_the_api_gives_back_what_it_got_deletes_it_and_takes_so_many(api, browse
     address = f"/api/v1/bring-ups/{made.json()['id']}"
     assert client.get("/api/v1/bring-ups").json()["items"] == [made.json()]
     assert client.get(address).json()["document"] == sample_bring_up.measured().model_dump(mode="json")
-    large = content() | {"next_steps": ["x" * services.MOST_BYTES]}
+    large = content() | {"next_steps": ["x" * services.MAX_BYTES]}
     assert client.post("/api/v1/bring-ups", large).status_code == 413
     assert browser(account).post(f"/bring-ups/{made.json()['id']}/delete/").status_code == 403
     assert client.delete(address).status_code == 204

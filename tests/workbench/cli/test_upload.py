@@ -40,7 +40,7 @@ class Flaky(httpx.HTTPTransport):
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(uploading, "MOST_CHUNK_BYTES", 8000)
+    monkeypatch.setattr(uploading, "MAX_CHUNK_BYTES", 8000)
     monkeypatch.setattr(uploading, "time", SimpleNamespace(sleep=lambda _: None))
 
 
@@ -84,7 +84,7 @@ def test_another_day_it_goes_on(live_server, secret, model_dir):
 
 
 def test_a_gguf_file_is_handed_in_alone(live_server, secret, tmp_path, monkeypatch):
-    monkeypatch.setattr(uploading, "MOST_CHUNK_BYTES", 2**20)
+    monkeypatch.setattr(uploading, "MAX_CHUNK_BYTES", 2**20)
     path = write_gguf(tmp_path / "tiny.gguf")
     model = uploading.upload(ApiClient(live_server.url, secret), path, _say)
     assert (model["name"], [file["path"] for file in model["files"]]) == ("tiny", ["tiny.gguf"])

@@ -80,7 +80,7 @@ def test_a_comment_is_deleted_and_not_shown_to_customers(
     assert not Notice.objects.filter(kind=Kind.MENTIONED).exists(), "nor is it left in an inbox"
     entry = Entry.objects.filter(action="comment.deleted").latest("id")
     assert (entry.actor, entry.details) == (admin, {"author": "Engineer", "report": str(report.id)})
-    monkeypatch.setattr(comments, "MOST_COMMENTS", 1)
+    monkeypatch.setattr(comments, "MAX_COMMENTS", 1)
     for text in ("One.", "Too many."):
         answer = browser(engineer).post(f"/reports/{report.id}/comments/", {"text": text}, follow=True)
     assert "The comment was not kept. This report has 1 comments, which is the most." in answer.content.decode()

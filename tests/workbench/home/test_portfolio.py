@@ -214,7 +214,7 @@ def test_members_read_what_was_done_newest_first_and_nothing_of_tokens(browser, 
 
 
 def test_older_activity_goes_on_where_the_page_ended(browser, engineer, done, monkeypatch):
-    monkeypatch.setattr(activity, "MOST_SHOWN", 2)
+    monkeypatch.setattr(activity, "MAX_SHOWN", 2)
     other = sample_runs.run(done.organisation, engineer)
     Run.objects.filter(pk=other.pk).update(
         created_at=done.created_at - timedelta(days=1), finished_at=done.created_at - timedelta(hours=1)

@@ -95,7 +95,7 @@ def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(api, engineer,
 
 def test_one_that_is_too_large_or_has_another_hash_is_refused(api, engineer, settings):
     client = api(engineer)
-    described = {"path": "calls.csv", "size": files.MOST_BYTES + 1}
+    described = {"path": "calls.csv", "size": files.MAX_BYTES + 1}
     over = client.post("/api/v1/uploads", {"holds": "recording", "name": "calls", "files": [described]})
     assert over.status_code == 413
     assert "134,217,729 bytes are over the 134,217,728 that a recording may have" in over.json()["detail"]

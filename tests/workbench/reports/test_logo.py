@@ -33,7 +33,7 @@ def test_a_picture_is_drawn_anew_as_a_small_png(kind):
     [
         (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "is no PNG, JPEG or WebP picture"),
         (b"GIF89a" + bytes(100), "is no PNG, JPEG or WebP picture"),
-        (bytes(logos.MOST_BYTES + 1), "a logo may have 524,288"),
+        (bytes(logos.MAX_BYTES + 1), "a logo may have 524,288"),
         (_picture().read()[:200], "damaged"),
         (_picture(size=(4001, 1)).read(), "4,001 × 1 pixels"),
     ],

@@ -6,7 +6,7 @@ import sample_runs
 from workbench.audit.models import Action, Entry
 from workbench.reports import services
 from workbench.reports.models import Report
-from workbench.reports.schemas import MOST_NOTE
+from workbench.reports.schemas import MAX_NOTE_LENGTH
 
 
 def test_a_report_is_frozen_reviewed_and_published(browser, engineer, account, done):
@@ -85,7 +85,7 @@ def test_the_api_freezes_reviews_and_publishes(api, engineer, account, organisat
     assert (report["state"], report["verdict"], report["run"]) == ("draft", "met", str(done.id))
     client, address = api(account), f"/{report['id']}"
     assert post(client, f"{address}/publish").status_code == 409
-    long = post(client, f"{address}/review", note="x" * (MOST_NOTE + 1))
+    long = post(client, f"{address}/review", note="x" * (MAX_NOTE_LENGTH + 1))
     assert long.status_code == 422, "the page would not show it in its form again"
     wide = post(client, f"{address}/review", note=f"{'|a' * 300}\n{'|-' * 300}\n" + "|\n" * 1000)
     assert (wide.status_code, "tables may have 2,000 cells" in wide.json()["detail"]) == (409, True)

@@ -6,15 +6,15 @@ import pytest
 
 from workbench.serving import lanes
 
-MOST = 2
+MAX_ACTIVE = 2
 
 
 @pytest.fixture
 def lane(monkeypatch):
     """A lane without threads: `began` has the turns that a thread would have taken."""
-    monkeypatch.setattr(lanes, "MOST_WAITING", 3)
+    monkeypatch.setattr(lanes, "MAX_WAITING", 3)
     monkeypatch.setattr(lanes, "_organisations", {lanes.credential("Bearer a", ""): "ours"})
-    made = lanes.Lane(threads=0, most=MOST)
+    made = lanes.Lane(threads=0, most=MAX_ACTIVE)
     made.began = []
     monkeypatch.setattr(made._threads, "add_task", made.began.append)
     return made
@@ -26,15 +26,15 @@ def asked(lane, count):
 
 
 def test_more_than_may_wait_are_let_through_to_be_refused_and_begin_no_request_that_waits(lane):
-    asked(lane, MOST + 3)
-    assert len(lane.began) == MOST
+    asked(lane, MAX_ACTIVE + 3)
+    assert len(lane.began) == MAX_ACTIVE
     asked(lane, 1)
-    assert len(lane.began) == MOST + 1
+    assert len(lane.began) == MAX_ACTIVE + 1
     lane.done("ours")
-    assert len(lane.began) == MOST + 1, "as many as may be are still under way: it begins none that waits"
+    assert len(lane.began) == MAX_ACTIVE + 1, "as many as may be are still under way: it begins none that waits"
     for waiting in (1, 2, 3):
         lane.done("ours")
-        assert len(lane.began) == MOST + 1 + waiting
+        assert len(lane.began) == MAX_ACTIVE + 1 + waiting
     lane.done("ours")
     lane.done("ours")
     assert not lane._under_way

@@ -7,14 +7,14 @@ import pytest
 import sample_endpoint
 from sample_loads import results
 
-from kernels.measure.roofline import LARGEST_SHARE
+from kernels.measure.roofline import MAX_FLOOR_SHARE
 from workers.charts import CHARTS, cells, chosen, decisions, latency, plans, roofline, timeline, under_load
 from workers.charts.base import doubling_axis
 from workers.charts.svg import draw
 from workers.documents.measurement import Environment, Interval, Telemetry
 from workers.documents.stages import Results
 from workers.wording import provenance
-from workers.wording.text import LARGEST_SHARE as charts_share
+from workers.wording.text import MAX_FLOOR_SHARE as charts_share
 from workers.wording.text import case_label, of_floor
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
@@ -130,7 +130,7 @@ def test_a_shared_machine_is_said_beside_its_figures(share, said):
 
 def test_a_share_above_what_can_be_is_not_printed():
     """Results of earlier versions hold shares such as 293 % of the floor."""
-    assert charts_share == LARGEST_SHARE
+    assert charts_share == MAX_FLOOR_SHARE
     assert [of_floor(share) for share in (0.92, 1.05, 1.06, 2.93, None)] == ["92 %", "105 %", "–", "–", "–"]
     found = results()
     for each in found.explore.candidates:

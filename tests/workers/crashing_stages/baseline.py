@@ -12,7 +12,7 @@ from workers.measuring.journal import Journal
 
 def run(document: StageInput, context: Context) -> BaselineResult:
     """A result whose runner is what was tried, or left out and why."""
-    overruns.LEAST_SECONDS = 2.0
+    overruns.MIN_SECONDS = 2.0
     if document.left_out and "once" in document.workload.name:
         raise StageError("It cannot be done again.")
     journal = Journal(document, context)

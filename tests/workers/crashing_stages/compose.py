@@ -17,5 +17,5 @@ def run(document: StageInput, context: Context) -> ComposeResult:
     kernels_plan.composes = lambda document, model: True
     kernels_plan.pass_timer = lambda document, model, traffic, watch: GraphTimer(model, GPUS["cpu"], traffic, watch)
     compose.MEASURE_SECONDS = 0.3
-    journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
+    journal.MIN_SECONDS, journal.SHARE = 8.0, 0.0
     return compose.run(document, context)

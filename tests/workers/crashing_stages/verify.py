@@ -16,11 +16,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     context.startup_seconds = None
     plant(Crashing)
     by_name.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
-    alternation.LEAST_SECONDS = 0.0
+    alternation.MIN_SECONDS = 0.0
     if document.workload.name == "hangs in time":
         by_name.RUNNERS["megakernel"] = f"{plants.__name__}.HangingIn16Bits"
-        journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
+        journal.MIN_SECONDS, journal.SHARE = 8.0, 0.0
     if document.workload.name == "hangs":
         by_name.RUNNERS["megakernel"] = f"{plants.__name__}.HangingRunner"
-        overruns.LEAST_SECONDS = 2.0
+        overruns.MIN_SECONDS = 2.0
     return verify.run(document, context)

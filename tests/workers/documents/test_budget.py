@@ -33,11 +33,11 @@ def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_ver
     assert budget.granted("verify", of(6), 100, NONE) == 260
     part = 80 * needed["compose"] / (needed["compose"] + needed["verify"])
     assert budget.granted("compose", of(1.5), 10, NONE) == pytest.approx(part), "less is left than all stages need"
-    assert budget.granted("profile", of(0.5), 25, NONE) == budget.LEAST_SECONDS
+    assert budget.granted("profile", of(0.5), 25, NONE) == budget.MIN_SECONDS
     late, strict = of(3), of(3, constraints={"minutes": 3, "strict_minutes": True})
     assert budget.granted("verify", late, 200, NONE) == budget.NEEDED_SECONDS["verify"]
-    assert budget.granted("verify", late, 350, NONE) == budget.LEAST_SECONDS, "twice the minutes are the most"
-    assert budget.granted("verify", strict, 200, NONE) == budget.LEAST_SECONDS
+    assert budget.granted("verify", late, 350, NONE) == budget.MIN_SECONDS, "twice the minutes are the most"
+    assert budget.granted("verify", strict, 200, NONE) == budget.MIN_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_slow_requests_on_a_cpu_keep_time_for_verify_which_goes_on_beyond_the_mi
 
 def test_the_load_stage_has_its_share_and_more_where_vllm_must_start():
     load = {"load": {"most_users": 4}}
-    assert budget.granted("load", of(5), 0, NONE) == budget.LEAST_SECONDS
+    assert budget.granted("load", of(5), 0, NONE) == budget.MIN_SECONDS
     assert budget.granted("baseline", of(7), 0, NONE) > budget.granted("baseline", of(7, **load), 0, NONE)
     assert budget.granted("load", of(7, **load), 120, NONE) == 300
     with_vllm = of(7, **load, baseline_runner="vllm")

@@ -70,7 +70,7 @@ def test_nothing_is_compiled_for_a_later_stage_a_gpu_without_such_kernels_or_wit
 
 
 def test_the_oldest_files_make_room(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(compile_ahead, "MOST_FILES", 2)
+    monkeypatch.setattr(compile_ahead, "MAX_FILES", 2)
     folder = compile_ahead.folder_of(tmp_path / "cache")
     folder.mkdir(parents=True)
     for age, name in enumerate(("new.cubin", "middle.cubin", "old.cubin")):

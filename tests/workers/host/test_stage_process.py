@@ -102,7 +102,7 @@ def test_a_failure_in_words_ends_the_stage_at_once_and_is_blamed_on_nothing_that
 
 
 def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run_stage, monkeypatch):
-    monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
+    monkeypatch.setattr(stage_process, "MAX_LEFT_OUT", 1)
     aborted = run_stage(named("aborts1 aborts2 first"), -signal.SIGABRT)
     assert "ended 2 times" in aborted.failure.sentence
     assert all(

@@ -138,7 +138,7 @@ def test_requests_of_0_tokens_are_left_out_and_too_many_are_refused_by_their_lin
     found = facts(tmp_path / "calls.csv")
     assert (found.requests, found.seconds, found.notes) == (2, 3, ["2 requests of 0 tokens left out."])
     assert facts(tmp_path / "calls.csv", until_s=2).seconds == 2, "no further than it is sent"
-    monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(recording, "MAX_REQUESTS", 2)
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
     with pytest.raises(InvalidRecording, match="line 4: has request 3; a recording has at most 2"):
         facts(tmp_path / "calls.csv")

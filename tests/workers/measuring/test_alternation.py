@@ -9,20 +9,20 @@ from kernels.runners import Generation
 from kernels.runners.eager import EagerRunner
 from tests.kernels.runners.engine_models import load
 from tests.workers.conftest import stage_input
-from workers.documents.speedup import LEAST_PROCESSES
+from workers.documents.speedup import MIN_PROCESSES
 from workers.documents.workload import Workload
 from workers.measuring import alternation
 from workers.measuring.alternation import (
     ENOUGH_PAIRS,
-    FEWEST_PAIRS,
-    LEAST_PAIRS,
-    LEAST_PAIRS_OF_SEVERAL,
+    MIN_PAIRS,
+    MIN_PAIRS_OF_SEVERAL,
+    MIN_SLOW_PAIRS,
     PAIRS_FAR_SLOWER,
     alternate,
     warm_clients,
 )
 from workers.planning import processes
-from workers.stats.sample_sizes import LEAST_REQUESTS
+from workers.stats.sample_sizes import MIN_REQUESTS
 from workers.stats.verdicts import needed_requests
 
 NEEDED = needed_requests(95)
@@ -83,7 +83,7 @@ def test_with_time_before_gets_its_usual_pairs_or_what_decides_it_and_after_goes
 
 def test_a_slow_before_leaves_the_time_to_after_once_it_is_decided_or_far_slower(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.7)
-    assert LEAST_PAIRS <= len(before.served) < LEAST_REQUESTS
+    assert MIN_PAIRS <= len(before.served) < MIN_REQUESTS
     assert len(after.served) == NEEDED
     pairs = len(before.served)
     assert max(before.at) < after.at[pairs], "nothing of before lies within what after serves alone"
@@ -94,32 +94,32 @@ def test_a_slow_before_leaves_the_time_to_after_once_it_is_decided_or_far_slower
 
 def test_a_far_slower_before_has_few_pairs_where_further_processes_go_on_with_it(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=2.3, after=0.02, start_seconds=5.0)
-    assert len(before.served) == LEAST_PAIRS_OF_SEVERAL
+    assert len(before.served) == MIN_PAIRS_OF_SEVERAL
     assert len(after.served) == NEEDED
-    enough = (processes.ENOUGH_PROCESSES, processes.LEAST_PAIRS)
-    for count, pairs in (enough, (LEAST_PROCESSES, LEAST_PAIRS_OF_SEVERAL)):
-        assert LEAST_PAIRS_OF_SEVERAL + (count - 1) * pairs >= LEAST_PAIRS
+    enough = (processes.ENOUGH_PROCESSES, processes.MIN_PAIRS)
+    for count, pairs in (enough, (MIN_PROCESSES, MIN_PAIRS_OF_SEVERAL)):
+        assert MIN_PAIRS_OF_SEVERAL + (count - 1) * pairs >= MIN_PAIRS
     for start_seconds, seconds in ((None, 1000), (30.0, 70)):
         before, _, _ = alternated(monkeypatch, seconds, 2.3, after=0.04, start_seconds=start_seconds)
         assert len(before.served) == PAIRS_FAR_SLOWER, "no further process fits"
     before, _, _ = alternated(monkeypatch, 1000, 0.1, after=0.04, start_seconds=5.0)
-    assert len(before.served) >= LEAST_PAIRS, "it is not far slower"
+    assert len(before.served) >= MIN_PAIRS, "it is not far slower"
 
 
 def test_after_has_its_least_requests_where_before_has_few_pairs_and_time_is_up(monkeypatch):
     _, after, clock = alternated(monkeypatch, seconds=60, before=2.3, after=0.4, reserve=20, start_seconds=5.0)
-    assert len(after.served) >= LEAST_PAIRS
+    assert len(after.served) >= MIN_PAIRS
     assert clock.now < 60
 
 
 def test_without_time_it_serves_the_least_pairs_or_what_there_is_where_they_take_far_too_long(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=0, before=0.7)
-    assert len(before.served) >= LEAST_PAIRS
-    assert len(before.served) == len(after.served) < LEAST_REQUESTS
+    assert len(before.served) >= MIN_PAIRS
+    assert len(before.served) == len(after.served) < MIN_REQUESTS
     before, after, _ = alternated(monkeypatch, seconds=0, before=0.01, after=0.01)
     assert len(before.served) == len(after.served) == NEEDED, "quick ones are decided all the same"
     before, after, _ = alternated(monkeypatch, seconds=3, before=40.0, after=30.0)
-    assert FEWEST_PAIRS <= len(before.served) == len(after.served) < LEAST_PAIRS
+    assert MIN_SLOW_PAIRS <= len(before.served) == len(after.served) < MIN_PAIRS
 
 
 def test_eager_that_has_served_in_this_process_is_not_warmed_up_again_by_a_whole_request(monkeypatch):

@@ -97,7 +97,7 @@ def test_another_box_is_not_acceptable_though_its_logits_are_right():
 
 def test_vectors_of_few_requests_are_no_proof_however_many_they_are():
     judgement = judged(vectors(requests=4, tokens=2048), lambda output: output, VECTORS)
-    assert (judgement.tokens, judgement.needed) == (4 * 2048, answers.LEAST_REQUESTS * 2048)
+    assert (judgement.tokens, judgement.needed) == (4 * 2048, answers.MIN_REQUESTS * 2048)
     assert "acceptable so far. 8,192 of the 65,536 vectors" in judgement.sentence
     judgement = judged(vectors(requests=32, tokens=128), lambda output: output, VECTORS)
     assert (judgement.tokens, judgement.needed) == (4096, 4096)

@@ -183,7 +183,7 @@ def test_as_many_sequences_of_a_text_are_recorded_as_are_compared_beside_the_mod
     beside, _ = quality_by_kind.measure(document, context, before, after, unverified=False)
     assert quality_by_kind.record(document, context, before, model_dir / "answers") == ""
     recorded, _ = quality_by_kind.measure_recorded(document, context, model_dir / "answers", after, unverified=False)
-    assert recorded.text.sequences == beside.text.sequences == quality_by_kind.LEAST_SEQUENCES
+    assert recorded.text.sequences == beside.text.sequences == quality_by_kind.MIN_SEQUENCES
 
 
 def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_path, model_dir):

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from kernels.model_files import ModelRefused
 from kernels.runners import load, runner
 from tests.workers.conftest import TINY
-from workers.documents.quality_text import MOST_CHARACTERS, records
+from workers.documents.quality_text import MAX_CHARACTERS, records
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Sla
 from workers.measuring import quality, texts
@@ -62,7 +62,7 @@ def test_json_lines_and_arrays_hold_texts_and_chats():
         ('{"messages": []}', "line 1 needs a text, or messages"),
         ('{"text": "\\ud800"}', "line 1 holds an escape that stands for half of a character"),
         ("one\ntwo\0", "line 2 holds a NUL character"),
-        ("x" * (MOST_CHARACTERS + 1), f"at most {MOST_CHARACTERS} characters"),
+        ("x" * (MAX_CHARACTERS + 1), f"at most {MAX_CHARACTERS} characters"),
     ],
 )
 def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):

@@ -16,7 +16,7 @@ from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profil
 from workers.stages import profile
 from workers.traces import attribution, reader
 from workers.traces.attribution import DeviceWork
-from workers.traces.windows import MOST_STEPS, TracedWindows
+from workers.traces.windows import MAX_STEPS, TracedWindows
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
 
 
 def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before):
-    context, steps = context_of(TINY, tmp_path), 3 * MOST_STEPS
+    context, steps = context_of(TINY, tmp_path), 3 * MAX_STEPS
     traffic = {"prompt_tokens": 16, "output_tokens": steps + 1}
     document = stage_input("verify", results=Results(profile=before), traffic=traffic)
     plan = plan_of(document, runner="compiled")

@@ -140,18 +140,18 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     plan = plan_of(document)
     monkeypatch.setattr(processes, "copies_beside", lambda reserved: 1)
     further = processes.FurtherProcesses(document, Context(context.model_dir, context.artifacts, seconds=600))
-    further.get_ready(plan, processes.MOST_PAIRS, 0)
+    further.get_ready(plan, processes.MAX_PAIRS, 0)
     further.wait_until_ready()
     assert further.context.starts_and_loads > 0
     (waiting,) = further._waiting
     outcome = waiting.measured(300.0)
     assert isinstance(outcome, Result), outcome
-    assert len(outcome.before) == len(outcome.after) == processes.MOST_PAIRS
+    assert len(outcome.before) == len(outcome.after) == processes.MAX_PAIRS
     assert all(len(each.times_ns) == 8 for each in (*outcome.before, *outcome.after))
     assert 0 < outcome.starts_and_loads < outcome.ready_seconds
     starts = [each.start_ns for each in outcome.before]
     assert starts == sorted(starts)
-    assert (outcome.served_ids.tokens, outcome.served_ids.acceptable) == (8 * processes.MOST_PAIRS, True)
+    assert (outcome.served_ids.tokens, outcome.served_ids.acceptable) == (8 * processes.MAX_PAIRS, True)
     assert outcome.refusal == ""
 
 

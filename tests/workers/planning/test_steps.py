@@ -6,7 +6,7 @@ from pathlib import Path
 from kernels.plan import Plan
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial
-from workers.planning.steps import LEAST_SECONDS, REST, RUNNER, cumulative_plans, measure
+from workers.planning.steps import MIN_SECONDS, REST, RUNNER, cumulative_plans, measure
 
 FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "llama-3.2-1b.json"
 
@@ -42,10 +42,10 @@ def test_the_whole_is_not_measured_again_and_no_step_where_time_lacks():
     plan = kernels_plan()
     whole = PlanTrial(label="kernels", plan=plan.model_dump(), primary=Interval(value=45, low=45, high=45), gate="pass")
     tries = Tries()
-    found = measure(tries, None, plan, whole, LEAST_SECONDS)
+    found = measure(tries, None, plan, whole, MIN_SECONDS)
     assert tries.asked == [RUNNER, "attention", "products", "norms and gates"]
     assert [each.label for each in found] == [*tries.asked, REST]
     assert found[-1].primary == whole.primary
-    assert measure(tries, None, plan, whole, LEAST_SECONDS - 1) == []
+    assert measure(tries, None, plan, whole, MIN_SECONDS - 1) == []
     failed = whole.model_copy(update={"gate": "fail"})
-    assert measure(tries, None, plan, failed, LEAST_SECONDS) == []
+    assert measure(tries, None, plan, failed, MIN_SECONDS) == []

@@ -13,7 +13,7 @@ from workers.documents.stages import BaselineResult, ExploreResult, PlanTrial
 from workers.documents.workload import Constraints, LoadSearch, Objective
 from workers.planning.build_times import BuildTimes
 from workers.planning.trial_order import (
-    LEAST_MEASURING_SECONDS,
+    MIN_MEASURING_SECONDS,
     TrialOrder,
     keeps_promise,
     leading,
@@ -93,7 +93,7 @@ def test_measuring_a_plan_takes_as_long_as_its_requests_do():
     order = TrialOrder(given)
     assert order.measuring_seconds() == 4 * 40, "four batches, as long as today's"
     assert order.measuring_seconds(20_000.0) == 4 * 20
-    assert order.measuring_seconds(40.0) == LEAST_MEASURING_SECONDS
+    assert order.measuring_seconds(40.0) == MIN_MEASURING_SECONDS
     slow = next(each for each in order.candidates() if each.label == "compiled")
     assert slow.seconds > order.measuring_seconds(slow.predicted) > 0
 

@@ -144,7 +144,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", Zeros())
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.ZeroRunner")
-    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "MIN_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from workers.documents.measurement import Candidate, Ceilings, Interval
 from workers.documents.stages import ExploreResult, PlanTrial, Results
 from workers.planning import kernels_plan, trials
 from workers.planning.precision import lowers_precision
-from workers.planning.trial_order import LEAST_MEASURING_SECONDS, TrialOrder
+from workers.planning.trial_order import MIN_MEASURING_SECONDS, TrialOrder
 from workers.stages import compose
 from workers.stats.verdicts import needed_requests
 
@@ -31,7 +31,7 @@ def quick(monkeypatch, tmp_path, context):
     """As many requests of each plan as its verdict takes; a cache of its own, and no C++ compiler for Inductor."""
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
-    for rounds in ("LEAST_ROUNDS", "ENOUGH_ROUNDS"):
+    for rounds in ("MIN_ROUNDS", "ENOUGH_ROUNDS"):
         monkeypatch.setattr(trials, rounds, needed_requests(50))
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
     monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)
@@ -87,7 +87,7 @@ def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monk
     context._deadline = time.monotonic()
     late = by_label(composed(context, [], constraints=allowed))["eager in bf16"]
     assert (late.gate, late.skipped) == ("refused", "time")
-    assert late.seconds_wanted == pytest.approx(LEAST_MEASURING_SECONDS, abs=0.4)
+    assert late.seconds_wanted == pytest.approx(MIN_MEASURING_SECONDS, abs=0.4)
     assert late.reason.endswith("take about 4 s and 0 s were left.")
 
 

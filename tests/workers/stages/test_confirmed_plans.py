@@ -55,8 +55,8 @@ def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HalfAsSlowRunner, "PAUSE", 0.3)
     monkeypatch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.SlowRunner")
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
-    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(served_answers, "MOST_LATE_S", 0.5)
+    monkeypatch.setattr(alternation, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(served_answers, "MAX_LATE_S", 0.5)
 
 
 @pytest.fixture(autouse=True)

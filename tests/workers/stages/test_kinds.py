@@ -48,7 +48,7 @@ def through_all_stages(config: dict, **sla) -> Run:
 def on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
     """Ceilings are not measured, and whether stated times are true is not judged to the millisecond."""
     fixed_ceilings(patch)
-    patch.setattr(served_answers, "MOST_LATE_S", 0.5)
+    patch.setattr(served_answers, "MAX_LATE_S", 0.5)
 
 
 @cache

@@ -54,7 +54,7 @@ def verified() -> VerifyResult:
 @pytest.fixture
 def run(tmp_path, monkeypatch, verified):
     """Runs the stage after a verify that `changes` replace fields of."""
-    monkeypatch.setattr(curve, "LEAST_SECONDS", 0.4)
+    monkeypatch.setattr(curve, "MIN_SECONDS", 0.4)
     monkeypatch.setattr(sides, "START_SECONDS", 300.0)
     for module in (sides, judging):  # a load of a busy machine has fewer requests than four
         monkeypatch.setattr(module, "ASKED_OF", 1)

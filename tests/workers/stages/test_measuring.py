@@ -89,7 +89,7 @@ def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_
 def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, busy, far, verdict):
     monkeypatch.setattr(measurement, "BUSY", busy)
     monkeypatch.setattr(confirmation, "FAR", far)
-    monkeypatch.setattr(alternation, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(alternation, "MIN_SECONDS", 1.0)
     warmed = []
     warm = alternation.warm_clients
     monkeypatch.setattr(verification, "warm_clients", lambda *facts: warmed.append(facts) or warm(*facts))
@@ -124,12 +124,12 @@ def test_a_plan_of_another_model_is_not_verified(context):
 
 
 def test_a_stage_without_time_stops_after_the_least_it_needs(context, monkeypatch):
-    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "MIN_SECONDS", 0.0)
     strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
     late = Context(context.model_dir, context.artifacts, seconds=0)
     result = verify.run(with_plan(stage_input("verify", **strict)), late)
     assert result.verdict == "not_enough_samples"
-    assert result.outcomes[0].samples == alternation.LEAST_PAIRS
+    assert result.outcomes[0].samples == alternation.MIN_PAIRS
     assert result.outcomes[0].needed >= 514
     assert f" {result.outcomes[0].needed:,} requests or more" in result.sentence
     assert "; there are 9." in result.sentence
@@ -137,7 +137,7 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, monkeypatc
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
     later = Context(context.model_dir, context.artifacts, seconds=-alternation.LATEST_SECONDS)
     hurried = verify.run(with_plan(stage_input("verify", **strict)), later)
-    assert hurried.outcomes[0].samples == alternation.FEWEST_PAIRS
+    assert hurried.outcomes[0].samples == alternation.MIN_SLOW_PAIRS
     assert (hurried.verdict, hurried.quality, hurried.served_ids) == ("not_enough_samples", None, None)
 
 

@@ -10,7 +10,7 @@ from benchmarks.simulations.verdict_errors import PERCENTILES, boundaries, error
 from kernels.measure.latency import ServedBatch
 from workers.documents.workload import Objective
 from workers.stats import verdicts
-from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough
+from workers.stats.sample_sizes import MIN_REQUESTS, is_enough
 
 MANY = 20_000
 
@@ -60,9 +60,9 @@ def test_the_boundaries_are_where_requests_that_count_each_reach_a_verdict():
     served = [ServedBatch(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
     limits, counts = boundaries(90, 400), over.cumsum()
     reached = (counts <= limits.met) | (counts >= limits.missed)
-    first = LEAST_REQUESTS + reached[LEAST_REQUESTS - 1 :].argmax()
+    first = MIN_REQUESTS + reached[MIN_REQUESTS - 1 :].argmax()
     shares = over.astype(float).tolist()
-    decided = [n for n in range(LEAST_REQUESTS, 401) if verdicts.verdict(90, shares[:n]) in ("met", "missed")]
+    decided = [n for n in range(MIN_REQUESTS, 401) if verdicts.verdict(90, shares[:n]) in ("met", "missed")]
     assert decided[0] == first
     stopped = next(n for n in range(1, 401) if is_enough([objective], served[:n], None))
     assert first <= stopped < 2 * first, "several may count as one"
@@ -104,8 +104,8 @@ def test_the_exact_errors_are_those_of_measurements_that_are_drawn():
     generator, paths, limits = np.random.default_rng(11), 4000, boundaries(90, 1000)
     over = (generator.random((paths, 1000)) < 0.1).cumsum(axis=1)
     met, missed = over <= limits.met, over >= limits.missed
-    decided = (met | missed)[:, LEAST_REQUESTS - 1 :]
-    first = LEAST_REQUESTS - 1 + decided.argmax(axis=1)
+    decided = (met | missed)[:, MIN_REQUESTS - 1 :]
+    first = MIN_REQUESTS - 1 + decided.argmax(axis=1)
     share = (decided.any(axis=1) & met[np.arange(paths), first]).mean()
     exact = errors(90, 1000).met[-1]
     assert abs(share - exact) < 4 * math.sqrt(exact / paths)
@@ -116,7 +116,7 @@ def test_gaps_of_one_request_do_not_count_as_if_they_were_independent():
     generator, met, paths = np.random.default_rng(5), 0, 500
     for _ in range(paths):
         shares = (generator.random(700) < 0.0105).astype(float)
-        looks = range(LEAST_REQUESTS, 700, 20)
+        looks = range(MIN_REQUESTS, 700, 20)
         met += any(verdicts.verdict(99, shares[:n]) == "met" for n in looks)
     assert met <= highest_plausible(paths)
 
@@ -140,7 +140,7 @@ def test_requests_that_wait_in_one_line_do_not_count_as_if_they_were_independent
     ends = service.cumsum(axis=1)
     latencies = np.hstack([ends[:, :clients], ends[:, clients:] - ends[:, :-clients]])[:, clients:]
     over = (latencies > np.quantile(latencies, percentile / 100)).astype(float)
-    looks = range(LEAST_REQUESTS, over.shape[1], 200)
+    looks = range(MIN_REQUESTS, over.shape[1], 200)
 
     def wrong(spacing):
         return sum(any(verdicts.verdict(percentile, row[:n], spacing=spacing) == "met" for n in looks) for row in over)

@@ -53,15 +53,15 @@ def test_every_event_stands_where_the_trace_has_it():
 
 
 def test_a_long_or_wide_trace_keeps_its_first_events_and_says_so():
-    kernels = [Kernel(100.0 + 2 * index, 1.0, index, "k" * 999, 7) for index in range(timeline.MOST_EVENTS + 500)]
+    kernels = [Kernel(100.0 + 2 * index, 1.0, index, "k" * 999, 7) for index in range(timeline.MAX_EVENTS + 500)]
     document, lanes, sentence = timeline.build(Trace(kernels=kernels))
-    assert lanes[0].events == timeline.MOST_EVENTS
+    assert lanes[0].events == timeline.MAX_EVENTS
     assert "20,500 events the timeline shows 20,000, the first 40 ms" in sentence
     assert len(gzip.compress(json.dumps(document).encode())) < 2**17
     assert len(document["names"][0]) == timeline.LONGEST_NAME
-    at_once = [Kernel(1.0 + index, 1000.0, index, "k", 7) for index in range(timeline.MOST_ROWS + 2)]
+    at_once = [Kernel(1.0 + index, 1000.0, index, "k", 7) for index in range(timeline.MAX_ROWS + 2)]
     document, _, sentence = timeline.build(Trace(kernels=at_once))
-    assert len(document["lanes"][0]["rows"]) == timeline.MOST_ROWS
+    assert len(document["lanes"][0]["rows"]) == timeline.MAX_ROWS
     assert sentence.startswith("Of 10 events the timeline shows 8")
 
 

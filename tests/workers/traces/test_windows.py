@@ -10,14 +10,14 @@ from tests.workers.conftest import TINY, context_of, stage_input
 from workers.stages import profile
 from workers.traces import capture, reader
 from workers.traces.reader import Trace
-from workers.traces.windows import MOST_STEPS, Window, sample, windows
+from workers.traces.windows import MAX_STEPS, Window, sample, windows
 
 
 @pytest.mark.parametrize("steps", [1, 18, 19, 20, 127, 128, 2047])
 def test_the_windows_have_the_requests_mean_cache_length(steps):
     found = windows(steps)
     traced = [window.skipped + step for window in found for step in range(window.steps)]
-    assert len(set(traced)) == len(traced) <= MOST_STEPS
+    assert len(set(traced)) == len(traced) <= MAX_STEPS
     assert traced[0] >= 0
     assert traced[-1] < steps
     assert sum(traced) / len(traced) == pytest.approx((steps - 1) / 2)

@@ -8,7 +8,7 @@ from workers.documents.profile import OpRow, PlanProfile
 from workers.documents.workload import Objective
 from workers.planning.verdict_words import busy_words, sentence
 from workers.wording import plan_profile
-from workers.wording.plan_profile import MOST
+from workers.wording.plan_profile import MAX_LINES
 from workers.wording.stages import out_of_time
 from workers.wording.text import dollars, moment, number, percent, plain, points, promised, quantity
 
@@ -107,10 +107,10 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
     assert sum(each.ms for each in lines if not each.part) == 100
 
 
-@pytest.mark.parametrize(("count", "said"), [(MOST + 1, "op 1"), (MOST + 5, "5 others")])
+@pytest.mark.parametrize(("count", "said"), [(MAX_LINES + 1, "op 1"), (MAX_LINES + 5, "5 others")])
 def test_no_operation_is_left_out(count, said):
     lines = plan_profile.lines(profile(*(row(f"op {each}", each, 2, 0.5) for each in range(1, count + 1))))
-    assert len(lines) == MOST + 1
+    assert len(lines) == MAX_LINES + 1
     assert sum(each.ms for each in lines) == count * (count + 1) / 2
     assert sum(each.launches or 0 for each in lines) == 2 * count
     last = lines[-1]

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from kernels import registry
 from kernels.ops import PARTS
-from workers.documents.quality_text import MOST_CHARACTERS
+from workers.documents.quality_text import MAX_CHARACTERS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 from workers.wording.text import capitalised
 
@@ -242,7 +242,7 @@ def constraints() -> list[Input]:
 
 def quality() -> list[Input]:
     hint = (
-        f"{_hint(Sla, 'quality_text')} At most {MOST_CHARACTERS:,} characters; 4,096 tokens or more are needed. Left "
+        f"{_hint(Sla, 'quality_text')} At most {MAX_CHARACTERS:,} characters; 4,096 tokens or more are needed. Left "
         "empty, the model's quality.txt is taken, else what the model writes, else random tokens."
     )
     return [Input("quality_text", "Text", "area", hint=hint)]

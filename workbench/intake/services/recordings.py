@@ -25,10 +25,10 @@ from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.recording import RecordingFacts, longest
 from workers.documents.workload import BETWEEN_TOKENS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.loadtest.recording import MOST_BYTES, NO_ARRIVALS
+from workers.loadtest.recording import MAX_BYTES, NO_ARRIVALS
 
 UNUSED_FOR = timedelta(days=1)
-LEAST_SECONDS = 3
+MIN_SECONDS = 3
 """A replay at the highest speed takes at least so long, as the shortest load of a run does."""
 LONGEST_NAME = 200
 FIELD = "traffic.recording"
@@ -39,8 +39,8 @@ def announce(organisation: Any, user: Any, file: uploads.AnnouncedFile) -> Uploa
     if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
         reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"
         raise invalid([{"field": "files[0].path", "reason": reason}])
-    if file.size > MOST_BYTES:
-        raise too_large(f"{file.size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
+    if file.size > MAX_BYTES:
+        raise too_large(f"{file.size:,} bytes are over the {MAX_BYTES:,} that a recording may have")
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         _check_count(organisation)
@@ -89,7 +89,7 @@ def reasons(
         reason = "no recording of your organisation has this SHA-256; hand the file in, once more if it was long ago"
         yield {"field": FIELD, "reason": reason}
         return
-    if traffic.speed is not None and recording.seconds / traffic.speed < LEAST_SECONDS:
+    if traffic.speed is not None and recording.seconds / traffic.speed < MIN_SECONDS:
         yield {"field": "traffic.arrivals.speed", "reason": _too_short(recording, traffic.speed)}
     prompt, output = longest(traffic, recording)
     most = longest_sequence(facts_of_model.config)
@@ -114,7 +114,7 @@ def _too_short(recording: RecordingDocument, speed: float) -> str:
     duration = f"{recording.seconds / speed:.3g} s"
     return (
         f"{recording.name} lasts {recording.seconds:.3g} s, which {speed:g} times as fast is {duration}; "
-        f"a load takes {LEAST_SECONDS} s at least"
+        f"a load takes {MIN_SECONDS} s at least"
     )
 
 

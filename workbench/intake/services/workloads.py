@@ -33,7 +33,7 @@ GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
 """Precisions of a model that is not quantised."""
 TOKENIZER = "tokenizer.json"
-LEAST_LIMIT, MOST_LIMIT = 1e-6, 1e9
+MIN_LIMIT, MAX_LIMIT = 1e-6, 1e9
 """The bounds of a promise's limit, in its unit: ms, tokens or images per second, or USD for a million of them."""
 
 
@@ -122,8 +122,8 @@ def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
 def _limit_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
     """Limits that no measurement reaches. They stand here for the same reason."""
     for index, objective in enumerate(document.objectives):
-        if objective.limit is not None and not LEAST_LIMIT <= objective.limit <= MOST_LIMIT:
-            reason = f"should be from {LEAST_LIMIT:f} to {MOST_LIMIT:,.0f} {objective.unit}, not {objective.limit:g}"
+        if objective.limit is not None and not MIN_LIMIT <= objective.limit <= MAX_LIMIT:
+            reason = f"should be from {MIN_LIMIT:f} to {MAX_LIMIT:,.0f} {objective.unit}, not {objective.limit:g}"
             yield {"field": f"objectives[{index}].limit", "reason": reason}
 
 

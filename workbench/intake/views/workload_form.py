@@ -22,11 +22,11 @@ from workbench.intake.forms.workload import OWN, WorkloadForm
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import catalogue, endpoints, placement
 from workers.documents.model import ModelManifest
-from workers.documents.quality_text import MOST_CHARACTERS
+from workers.documents.quality_text import MAX_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
 RECORDINGS_SHOWN = 100
-MOST_BYTES = {"sla_file": 4 * sla.MAX_CHARS, "quality_text_file": 4 * MOST_CHARACTERS}
+MAX_BYTES = {"sla_file": 4 * sla.MAX_CHARS, "quality_text_file": 4 * MAX_CHARACTERS}
 """Of a file that the form takes as a text, by its input; both fit into what is received of a form."""
 
 
@@ -42,7 +42,7 @@ def answer(request: Any, start: Callable[[Any, WorkloadForm], Any]) -> HttpRespo
     typed = form.values.get("endpoint.key") or kept
     form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
     if (text := request.FILES.get("quality_text_file")) and not form.values.get("quality_text"):
-        form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
+        form.values["quality_text"] = text.read(4 * (MAX_CHARACTERS + 1)).decode("utf-8", "replace").strip()
     action, _, index = request.POST.get("do", "start").partition(" ")
     form.stale = action != "show" and is_stale(request)
     if form.stale or action == "show":
@@ -105,7 +105,7 @@ def _facts(request: HttpRequest, chosen: str) -> ModelManifest | None:
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
     checks = _live_checks(request, form)
     none = not (settings.ENDPOINT_ALLOWED_HOSTS or settings.ENDPOINT_PRIVATE_HOSTS)
-    context = {"form": form, "checks": checks, "no_endpoints": none, "most_bytes": MOST_BYTES}
+    context = {"form": form, "checks": checks, "no_endpoints": none, "most_bytes": MAX_BYTES}
     return render(request, "intake/workload_new.html", context, status=status)
 
 

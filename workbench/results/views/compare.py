@@ -31,7 +31,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     rows = Run.objects.for_user(request.user).select_related("workload__model")
     requested = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
     known = {run.id: run for run in rows.filter(id__in=requested)}
-    runs = [known[run_id] for run_id in requested if run_id in known][: comparison.MOST_RUNS]
+    runs = [known[run_id] for run_id in requested if run_id in known][: comparison.MAX_RUNS]
     sides = _sides(runs)
     enough = len(sides) > 1
     sections = [
@@ -60,9 +60,9 @@ def compare(request: HttpRequest) -> HttpResponse:
         "gpu_classes": dict.fromkeys(run.gpu_class for run in runs),
         "cautions": comparison.cautions(sides) if enough else [],
         "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
-        "full": len(runs) == comparison.MOST_RUNS,
+        "full": len(runs) == comparison.MAX_RUNS,
         "left_out": len(requested) - len(runs),
-        "most": comparison.MOST_RUNS,
+        "most": comparison.MAX_RUNS,
     }
     return render(request, "results/compare.html", context)
 

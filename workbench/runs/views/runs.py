@@ -24,7 +24,7 @@ from workbench.intake.models import LONGEST_PROJECT, Model, Workload
 from workbench.intake.views.workload_form import own_workload
 from workbench.runs import deletion, report_files, run_queue, services, tags
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
-from workbench.runs.tags import LONGEST_TAG, MOST_TAGS
+from workbench.runs.tags import LONGEST_TAG, MAX_TAGS
 from workbench.short_text import ShortTextField
 from workers.charts import decisions, prediction
 from workers.documents.stages import Results, Stage
@@ -188,8 +188,8 @@ class TagsForm(forms.Form):
     def clean_tags(self) -> list[str]:
         """Raises ValidationError for too many or too long ones."""
         names = list(dict.fromkeys(filter(None, (name.strip() for name in self.cleaned_data["tags"].split(",")))))
-        if len(names) > MOST_TAGS:
-            raise ValidationError(f"A run has at most {MOST_TAGS} tags; these are {len(names)}.")
+        if len(names) > MAX_TAGS:
+            raise ValidationError(f"A run has at most {MAX_TAGS} tags; these are {len(names)}.")
         if longest := next((name for name in names if len(name) > LONGEST_TAG), ""):
             raise ValidationError(
                 f"“{longest[:LONGEST_TAG]}…” is longer than {LONGEST_TAG} characters. Put commas between tags."

@@ -14,9 +14,9 @@ from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, searched
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged
 from workers.loadtest.sending import LoadTarget
 
-LEAST_LOADS = 3
+MIN_LOADS = 3
 """The loads that are measured even when time is up."""
-LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+MIN_SECONDS, MAX_SECONDS = 3.0, 60.0
 """The bounds of the time for one load, in seconds."""
 WARM_UP = 0.2
 """The first share of a load's time, whose requests are not counted."""
@@ -49,12 +49,12 @@ class EndpointLoadSearch:
         """Searches for up to `seconds`. Raises MeasurementStopped, or one of FAILURES if no request is answered."""
         recorded_s = self._recording.seconds if self._recording else math.inf
         self._grid = LoadGrid(self._traffic, most_users, recorded_s)
-        self._search, self._deadline = self._grid.search(LEAST_LOADS), time.monotonic() + seconds
+        self._search, self._deadline = self._grid.search(MIN_LOADS), time.monotonic() + seconds
         return searched(self._grid, self._search, self._measured, unfinished=self._unfinished)
 
     def _measured(self, index: int) -> LoadResult:
         seconds_left = (self._deadline - time.monotonic()) / max(1, self._search.loads - self._done)
-        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds_left))
+        seconds = min(MAX_SECONDS, max(MIN_SECONDS, seconds_left))
         self._done += 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -70,6 +70,6 @@ class EndpointLoadSearch:
         return load
 
     def _unfinished(self) -> str:
-        if self._done < LEAST_LOADS or self._deadline - time.monotonic() >= LEAST_SECONDS:
+        if self._done < MIN_LOADS or self._deadline - time.monotonic() >= MIN_SECONDS:
             return ""
         return OUT_OF_TIME

@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 SHARE = 0.1
 """The share of verify's seconds that each round takes."""
-LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
-TIME_OUT_SHARE, LEAST_TIME_OUT, MOST_TIME_OUT = 0.25, 5.0, 60.0
+MIN_SECONDS, MAX_SECONDS = 3.0, 60.0
+TIME_OUT_SHARE, MIN_TIME_OUT, MAX_TIME_OUT = 0.25, 5.0, 60.0
 """A request fails after this share of the stage's seconds, but not before the least and not after the most seconds."""
 LOAD_SHARE = 0.25
 """The share of the load stage's seconds that the rising load takes."""
-LEAST_LEFT = 5.0
+MIN_SECONDS_LEFT = 5.0
 """The least seconds that the stage itself gets."""
 ProgressCallback = Callable[[float, str], None]
 
@@ -64,7 +64,7 @@ class EndpointSession:
         self._failure = access.refused
         self._test: LoadTest | None = None
         self._started = time.monotonic()
-        self.seconds = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * document.seconds_left))
+        self.seconds = min(MAX_SECONDS, max(MIN_SECONDS, SHARE * document.seconds_left))
         self.load_seconds = LOAD_SHARE * document.seconds_left
 
     def before_stage(self) -> None:
@@ -92,7 +92,7 @@ class EndpointSession:
         """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
         coming = self.load_seconds if document.stage == "load" else self.seconds
         spent = time.monotonic() - self._started + (0 if self._failure else coming)
-        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
+        return document.model_copy(update={"seconds_left": max(MIN_SECONDS_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:
         """Sends a round, called `when`; none once one has failed. Raises MeasurementStopped."""
@@ -169,7 +169,7 @@ class EndpointSession:
 
 def _equal_requests(traffic: Traffic, number: int, seconds_left: float) -> Traffic:
     """The requests of verify, over HTTP. Each round has prompts of its own, so that no server knows them already."""
-    limit = min(MOST_TIME_OUT, max(LEAST_TIME_OUT, TIME_OUT_SHARE * seconds_left))
+    limit = min(MAX_TIME_OUT, max(MIN_TIME_OUT, TIME_OUT_SHARE * seconds_left))
     return Traffic(
         prompt_tokens=traffic.prompt_tokens,
         output_tokens=traffic.output_tokens,

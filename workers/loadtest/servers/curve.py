@@ -16,9 +16,9 @@ from workers.loadtest.servers import judging
 from workers.measuring.served_model import SECONDS_BETWEEN_SAMPLES
 from workers.wording.text import percent, traffic_words
 
-LEAST_LOADS = 3
+MIN_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
-LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+MIN_SECONDS, MAX_SECONDS = 3.0, 60.0
 """The bounds of the time that one load is put on, in seconds."""
 LOOKS = 2
 """How often a load is put on at most. The second time lasts as long as its verdict takes."""
@@ -40,7 +40,7 @@ class CurveSearch:
 
     def __init__(self, context: Context, device: str, grid: LoadGrid, until: float, gpus: int = 1) -> None:
         """`gpus` are those that the side runs on."""
-        self._grid, self.search = grid, grid.search(LEAST_LOADS, LOOKS)
+        self._grid, self.search = grid, grid.search(MIN_LOADS, LOOKS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
         self._loads: dict[int, LoadResult] = {}
         self._again: set[int] = set()
@@ -67,7 +67,7 @@ class CurveSearch:
             if known is None or known.verdict is None:
                 known = self._loads[index] = put_on(index, self._seconds)
             longer = 0.0 if rising or index in self._again else _seconds_for(known)
-            if longer and longer <= min(MOST_SECONDS, self._seconds_left - LEAST_SECONDS):
+            if longer and longer <= min(MAX_SECONDS, self._seconds_left - MIN_SECONDS):
                 self._again.add(index)
                 self._loads[index] = put_on(index, longer)
             return self._loads[index]
@@ -80,11 +80,11 @@ class CurveSearch:
 
     @property
     def _seconds(self) -> float:
-        remaining = max(LEAST_LOADS, self.search.loads) - len(self._loads)
-        return min(MOST_SECONDS, max(LEAST_SECONDS, self._seconds_left / max(1, remaining) / LOOKS))
+        remaining = max(MIN_LOADS, self.search.loads) - len(self._loads)
+        return min(MAX_SECONDS, max(MIN_SECONDS, self._seconds_left / max(1, remaining) / LOOKS))
 
     def _unfinished(self) -> str:
-        if len(self._loads) < LEAST_LOADS or self._seconds_left >= LEAST_SECONDS:
+        if len(self._loads) < MIN_LOADS or self._seconds_left >= MIN_SECONDS:
             return ""
         return OUT_OF_TIME
 

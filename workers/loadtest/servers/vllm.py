@@ -45,7 +45,7 @@ SPARE_TOKENS = 64
 DRAFTS = 3
 """Further tokens of each sequence that a pass makes with the plan. A pass of one alone gains nothing that is beyond
 vLLM's own noise (benchmarks/vllm-plugin.md)."""
-LONGEST = 500
+MAX_ERROR_LENGTH = 500
 """Characters of vLLM's log that a sentence quotes."""
 NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
 
@@ -101,7 +101,7 @@ def _replaced(log: Path) -> list[str]:
     text = log.read_text(errors="replace")
     if kernels := replaced_by_plan(text):
         return kernels
-    raise StageError(f"vLLM runs without the plan: {plan_refusal(text)[:LONGEST]}.")
+    raise StageError(f"vLLM runs without the plan: {plan_refusal(text)[:MAX_ERROR_LENGTH]}.")
 
 
 def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
@@ -141,7 +141,7 @@ def _last_line(log: Path) -> str:
     """The last line of vLLM's log that names an error, but for the one that points to another, else its last line."""
     lines = [" ".join(line.split()) for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line and "root cause above" not in line]
-    return (errors or lines or ["it said nothing"])[-1][:LONGEST]
+    return (errors or lines or ["it said nothing"])[-1][:MAX_ERROR_LENGTH]
 
 
 def _described(
