@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, called, genai_bench, guidellm, inference_perf, locust
-from kernels.load.server_process import reserved_port, running
+from kernels.load.server_process import reserve_port, run_server
 from kernels.measure.environment import environment_info
 
 PINS = ROOT / "constraints" / "public-clients.txt"
@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "cpu" / "clients.json")
     given = parser.parse_args()
     table: list[dict[str, Any]] = []
-    url = f"http://127.0.0.1:{reserved_port()}"
+    url = f"http://127.0.0.1:{reserve_port()}"
     with tempfile.TemporaryDirectory() as scratch:
         environments, model = given.environments or Path(scratch, "environments"), Path(scratch, MODEL.name)
         environments.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def main() -> int:
         (model / "chat_template.jinja").write_text(TEMPLATE)
         command = [sys.executable, "-m", "kernels", "serve", "--model", str(model), "--device", "cpu"]
         command += ["--max-num-seqs", "8", "--kv-gib", "0.5", "--port", url.rpartition(":")[2]]
-        with running(command, f"{url}/health", Path(scratch, "log"), 600):
+        with run_server(command, f"{url}/health", Path(scratch, "log"), 600):
             for name in given.clients:
                 table += rows(name, url, model, environments)
                 print(*(json.dumps(row) for row in table if row["client"] == name), sep="\n", flush=True)

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.measure.roofline import in_burst
+from kernels.measure.roofline import burst_rates
 from kernels.quant.formats import INT4
 
 RESULTS = Path(__file__).parent / "results" / "h200"
@@ -79,12 +79,12 @@ def best(name: str, **where: Any) -> Row:
 def bandwidth_share(name: str, row: Row, ceiling: str, launch_ms: float = 0.0) -> float:
     """Least bytes at the document's measured bandwidth (`read_tbps` or `copy_tbps`), over the time less a launch."""
     terabytes = row["gbps"] * row["ms"] / 1e6
-    bandwidth: float = in_burst(document(name)["ceilings"])[ceiling]
+    bandwidth: float = burst_rates(document(name)["ceilings"])[ceiling]
     return terabytes / (bandwidth * (row["ms"] - launch_ms) / 1e3)
 
 
 def bandwidth_bound_us(name: str, row: Row, share: float = 0.85) -> float:
     """µs of reading a row's least bytes at `share` of the measured read bandwidth, and an empty launch."""
     terabytes = row["gbps"] * row["ms"] / 1e6
-    bandwidth: float = in_burst(document(name)["ceilings"])["read_tbps"]
+    bandwidth: float = burst_rates(document(name)["ceilings"])["read_tbps"]
     return terabytes / (share * bandwidth) * 1e6 + LAUNCH_MS * 1e3

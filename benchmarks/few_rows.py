@@ -17,7 +17,7 @@ import torch
 
 from kernels import registry
 from kernels.cases.linear import MODELS
-from kernels.cuda.graphs import captured
+from kernels.cuda.graphs import capture_graph
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
@@ -84,7 +84,7 @@ def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any
     stored = variant.rounded(case, params, given) if variant.lossy else given
     (exact,) = case.reference({name: value.float() for name, value in stored.items()})
     error = float((call(given["x"], packed, **beside).float() - exact).norm() / exact.norm())
-    graph = captured(chain, torch.device("cuda"))
+    graph = capture_graph(chain, torch.device("cuda"))
     times = []
     for _ in range(REPLAYS):
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

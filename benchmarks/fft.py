@@ -20,7 +20,7 @@ import torch
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.environment import environment_info
-from kernels.measure.timing import StoppingRule, interleaved
+from kernels.measure.timing import StoppingRule, time_interleaved
 from kernels.ops import FftConvCase
 from kernels.proof import inputs
 
@@ -96,7 +96,7 @@ def measured(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
         except Exception as failure:
             print(f"{name}: {type(failure).__name__}: {str(failure)[:300]}", flush=True)
             del calls[name]
-    times = interleaved(calls, "cuda", StoppingRule(seconds=seconds, least=3, warmup_seconds=0.01))
+    times = time_interleaved(calls, "cuda", StoppingRule(seconds=seconds, least=3, warmup_seconds=0.01))
     for name, time in sorted(times.items(), key=lambda item: item[1].ms):
         yield {
             "case": case.model_dump(), "call": name, "ms": time.ms, "ms_low": time.low, "ms_high": time.high,

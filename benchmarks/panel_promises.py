@@ -12,7 +12,7 @@ from kernels.hardware import class_of
 from kernels.measure.pass_time import MEGAKERNEL
 from kernels.model_files import catalogue
 from workers.documents.workload import Sla
-from workers.prediction.predict import fastest, predicted
+from workers.prediction.predict import fastest, predict_run
 
 FOLDER = Path(__file__).parent / "panel_models"
 BEST = Path(__file__).with_name("panel_best.json")
@@ -70,7 +70,7 @@ def entry(name: str, trained: Path | None) -> Entry:
 def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> Promise:
     """The promise on a GPU of the class. `earlier` are rows of panels that no folder holds yet."""
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
-    prediction = predicted(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
+    prediction = predict_run(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
     plans = [plan for plan in prediction.plans if plan.runner in OURS and plan.tensor_parallel_size == 1]
     likely = fastest(plans, sla.objectives[0])
     known = [*_measured(), *json.loads(BEST.read_text("utf-8")), *_of_panels(earlier, "this panel")]

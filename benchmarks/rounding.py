@@ -21,7 +21,7 @@ from torch import Tensor
 from kernels import runners
 from kernels.measure.environment import environment_info
 from kernels.model.decoder import Decoder
-from kernels.model.rounding import RoundedWeights, Rounding, rounded_weights
+from kernels.model.rounding import RoundedWeights, Rounding, round_weights
 from workers.documents.base import Document
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
@@ -87,7 +87,7 @@ def with_values(model: Any, rounded: RoundedWeights) -> Any:
 def held_in(model: Any, form: Format) -> Any:
     """A copy of the bf16 `model` in float32, with the values of its weights in the format."""
     own = copy.deepcopy(model)
-    rounded = rounded_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
+    rounded = round_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
     return with_values(own.float(), rounded)
 
 

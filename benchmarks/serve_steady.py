@@ -29,7 +29,7 @@ from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import WARM_SHARE, LoadFigures
 from kernels.load.generator import Generator, LoadDuration, LoadTrace
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.server_process import reserved_port, running
+from kernels.load.server_process import reserve_port, run_server
 from kernels.measure import nvml
 from kernels.measure.environment import environment_info
 from kernels.server.spec import Spec, configuration
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     count = int(seconds * options.rate * 1.2) + 20
     vocabulary = configuration(Spec(options.model))[1]["vocab_size"]
     requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, options.rate))
-    port, before, environment = reserved_port(), load_average(), environment_info()
+    port, before, environment = reserve_port(), load_average(), environment_info()
     size = options.tensor_parallel_size
     gpus = [nvml.handle(index) for index in range(size)] if environment["gpu_class"] != "cpu" else []
     url = f"http://127.0.0.1:{port}"
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     command += ["--web-processes", str(options.web_processes)] if options.web_processes else []
     with (
         tempfile.TemporaryDirectory() as folder,
-        running(command, f"{url}/health", Path(folder) / "log", 600) as server,
+        run_server(command, f"{url}/health", Path(folder) / "log", 600) as server,
     ):
         memory = Memory(psutil.Process(server.pid), options.sample_seconds, gpus)
         watcher = threading.Thread(target=memory.watch, daemon=True)

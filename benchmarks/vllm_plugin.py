@@ -31,7 +31,7 @@ from kernels.cli.bench_serve import Measured, ServeBench, line
 from kernels.cli.bench_serve_arguments import serve_arguments
 from kernels.cli.served_model import prepared
 from kernels.load.lists import Lengths
-from kernels.load.server_process import NotStarted, reserved_port, running
+from kernels.load.server_process import NotStarted, reserve_port, run_server
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.plan import Plan
@@ -160,7 +160,7 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
         options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
     model, longest = bench.model, bench.drawn.longest + SPARE_TOKENS
     settings = ServerSettings(
-        model.directory, model.name, model.dtype, reserved_port(), longest, max(bench.users), MEMORY_SHARE
+        model.directory, model.name, model.dtype, reserve_port(), longest, max(bench.users), MEMORY_SHARE
     )
     server = vllm(settings, bench.options.vllm, given, options)
     if name != "vllm":
@@ -182,7 +182,7 @@ def all_running(bench: ServeBench, servers: list[ServerCommand], site: Path) -> 
             url = f"http://127.0.0.1:{server.command[server.command.index('--port') + 1]}"
             log, given = bench.folder / f"{server.variant}.log", {**server.environment, **times(server.variant)}
             try:
-                stack.enter_context(running(server.command, f"{url}/health", log, START_SECONDS, given))
+                stack.enter_context(run_server(server.command, f"{url}/health", log, START_SECONDS, given))
                 urls[server.variant] = url
             except NotStarted as error:
                 print(f"{server.variant}: {error}", flush=True)

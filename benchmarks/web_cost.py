@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.host import provenance, write
 from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.debian import postgres_server
 from tests.redis_settings import redis_settings
 from workbench.serving.worker import collect_less_garbage
@@ -81,7 +81,7 @@ def own_site() -> Iterator[None]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="web-cost-"))
         postgres = stack.enter_context(postgres_server("a-password", durable=True))
-        port = str(reserved_port())
+        port = str(reserve_port())
         redis = subprocess.Popen(
             [str(shutil.which("redis-server")), "--port", port, "--bind", "127.0.0.1", "--dir", folder],
             stdout=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ import psutil
 
 from benchmarks.host import load_average, provenance, write
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
 from tests.redis_settings import redis_settings
@@ -48,7 +48,7 @@ class Site:
 
     def __init__(self, folder: Path, postgres: PostgresServer) -> None:
         self.folder = folder
-        self.web_port, worker_port, redis_port = (reserved_port() for _ in range(3))
+        self.web_port, worker_port, redis_port = (reserve_port() for _ in range(3))
         self.url = f"http://127.0.0.1:{self.web_port}"
         self.processes: dict[str, psutil.Popen] = {}
         self.env = {

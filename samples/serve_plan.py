@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from kernels.load.server_process import NotStarted, reserved_port, running
+from kernels.load.server_process import NotStarted, reserve_port, run_server
 
 READY_SECONDS, ANSWER_SECONDS = 300, 60
 NAME = "voice-agent"
@@ -17,7 +17,7 @@ NAME = "voice-agent"
 
 def serve_and_ask(plan: Path, model: Path, root: Path) -> bool:
     """Serves the plan's model, asks it one completion, and stops it. Prints both commands; whether it answered."""
-    port = reserved_port()
+    port = reserve_port()
     shown = f"python -m kernels serve --plan {plan.relative_to(root)} --model {model.relative_to(root)} --port {port}"
     print(f"$ {shown} &", flush=True)
     serve = [sys.executable, "-m", "kernels", "serve"]
@@ -27,7 +27,7 @@ def serve_and_ask(plan: Path, model: Path, root: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         try:
-            with running(command, f"{url}/health", log, READY_SECONDS, environment):
+            with run_server(command, f"{url}/health", log, READY_SECONDS, environment):
                 answer = ask(f"{url}/v1/completions", f'{{"model": "{NAME}", "prompt": "A list is", "max_tokens": 20}}')
         except (NotStarted, OSError, subprocess.SubprocessError) as error:
             print(f"demo: the plan was not served: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 
 
 def postgres_bin() -> Path | None:
@@ -38,7 +38,7 @@ class PostgresServer:
     """
 
     def __init__(self, folder: Path, password: str, durable: bool = False) -> None:
-        self.folder, self.password, port = folder, password, reserved_port()
+        self.folder, self.password, port = folder, password, reserve_port()
         self.address = f"127.0.0.1:{port}"
         self.url = f"postgres://workbench:{password}@{self.address}/workbench"
         self.become: list[str] = []

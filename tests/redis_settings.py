@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.waiting import wait_for
 from workbench.embedded.broker import find_redis_server
 
@@ -29,7 +29,7 @@ def redis_answers(client: redis.Redis) -> bool:
 @contextmanager
 def running_redis(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """The port and the process of a Redis that answers, until the block ends."""
-    port = reserved_port()
+    port = reserve_port()
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:

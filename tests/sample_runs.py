@@ -10,7 +10,7 @@ from tests import sample_loads, sample_results
 from workbench.home.demo import keep_file
 from workbench.intake.models import Model, Recording, Workload
 from workbench.runs.models import Event, Run, StageRun
-from workers.charts.prediction import compared
+from workers.charts.prediction import compare_with_measured
 from workers.documents.load import UnderLoadResult
 from workers.documents.recording import RecordingFacts
 from workers.documents.stages import Results, StageFailure, stages_of
@@ -95,7 +95,11 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
     html = keep_file(made, "report.html", "text/html", _report())
     plan = keep_file(made, "plan.json", "application/json", b"{}\n")
     said = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
-    return said | {"html": html, "plan": plan, "predicted": [each.model_dump() for each in compared(known)]}
+    return said | {
+        "html": html,
+        "plan": plan,
+        "predicted": [each.model_dump() for each in compare_with_measured(known)],
+    }
 
 
 @cache

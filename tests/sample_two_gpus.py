@@ -8,7 +8,7 @@ from workers.documents.prices import default_price_book
 from workers.documents.speedup import ProcessMedians, Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanTrial, Results
 from workers.documents.workload import Objective, Workload
-from workers.planning.summaries import of_plan
+from workers.planning.summaries import describe_plan
 from workers.stages.price import price
 from workers.stats.intervals import distribution
 
@@ -33,7 +33,7 @@ def trial(gpus: int, ms: float, reason: str) -> PlanTrial:
     """What compose keeps of it."""
     made = plan(gpus)
     return PlanTrial(
-        label="megakernel" if gpus == 1 else f"megakernel on {gpus} GPUs", summary=of_plan(made),
+        label="megakernel" if gpus == 1 else f"megakernel on {gpus} GPUs", summary=describe_plan(made),
         plan=made.model_dump(mode="json"), primary=Interval(value=ms, low=0.999 * ms, high=1.001 * ms),
         tokens_per_second=1000 / ms, gate="pass", chosen=gpus > 1, reason=reason,
     )  # fmt: skip

@@ -30,10 +30,10 @@ from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import ENDPOINT_STAGES, Claim, EndpointAccess, Hello, Outcome, StageKey
 from workers.host import bytecode, child, compile_ahead, gpu_lock, one_run, stage_process
-from workers.host.child_environment import shown, template_environment
+from workers.host.child_environment import environment_with_gpus, template_environment
 from workers.host.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.host.device_memory import gpus_for, memory_gib, visible_gpus
-from workers.host.model_cache import BadModel, ModelCache, fetched
+from workers.host.model_cache import BadModel, ModelCache, fetch_recording
 from workers.host.reporter import Reporter
 from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_output import open_plain, read_stage_document
@@ -142,7 +142,9 @@ class _Run:
         if self._folders is None:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
-            recordings = self._stack.enter_context(fetched(document.recording, files.recording, self.config.scratch))
+            recordings = self._stack.enter_context(
+                fetch_recording(document.recording, files.recording, self.config.scratch)
+            )
             model = self._stack.enter_context(cache.model(document.model, files))
             self._folders = Folders(self._directory, model, recordings)
         return self._folders
@@ -151,8 +153,8 @@ class _Run:
         """The process of its stages, which has the run's GPUs for itself. Raises LockAbandoned and ValueError."""
         if self._process is None:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
-            outer = shown(os.environ, document.gpu_class, uuids)
-            self._stack.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
+            outer = environment_with_gpus(os.environ, document.gpu_class, uuids)
+            self._stack.enter_context(gpu_lock.hold_locks(uuids, reporter.stop.is_set))
             if compiling := compile_ahead.start(document, folders, self.config, outer):
                 self._stack.callback(compiling.close)
             self._process = RunProcess(self.config, folders, outer, _template)

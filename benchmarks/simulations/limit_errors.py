@@ -90,7 +90,7 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
         busy = min(used * index / (holds + 1), OVERLOADED)
         values = waits(draws, requests, busy)
         shares = (values > limit).astype(float).tolist()
-        return dependence.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
+        return dependence.judge_dependent(percentile, values.tolist(), shares, search.confidence)[0] == "met"
 
     for _ in range(searches):
         wrong += search.run(lambda index: "met" if met(index) else "too_close") > holds

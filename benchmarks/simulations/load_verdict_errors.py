@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workers.stats.dependence import answered_together, judged
+from workers.stats.dependence import answered_together, judge_dependent
 from workers.stats.verdicts import CONFIDENCE
 
 PERCENTILES = (50, 90, 95, 99)
@@ -142,7 +142,7 @@ def called_met(
         order = order[(columns.first_s[order] >= 0) & (columns.first_s[order] < SECONDS)]
         first, took, beyond = (column[order].astype(float).tolist() for column in columns[:3])
         together = answered_together(first, float(np.median(took)))
-        met += judged(percentile, took, beyond, confidence, together, columns.limit_s).verdict == "met"
+        met += judge_dependent(percentile, took, beyond, confidence, together, columns.limit_s).verdict == "met"
     return met / loads
 
 

@@ -7,7 +7,7 @@ after every request and stops at the first verdict.
 
 Of independent requests that count each, the probabilities are exact, by recursion over the count beyond the limit; they
 are the most that either error can be. `dependent` simulates requests that depend on those before them, by the rule of
-verify (`judged_values`). `requests` prints how many independent requests that rule takes to call a promise met.
+verify (`judge_values`). `requests` prints how many independent requests that rule takes to call a promise met.
 """
 
 import math
@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.simulations.simulated_requests import PROCESSES
 from workers.documents.base import Verdict
 from workers.documents.workload import Objective
-from workers.stats.sample_sizes import MIN_REQUESTS, judged_values
+from workers.stats.sample_sizes import MIN_REQUESTS, judge_values
 from workers.stats.verdicts import CONFIDENCE, log_capital
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
@@ -103,7 +103,7 @@ def first_verdict(percentile: float, logs: np.ndarray, count_each: bool = False)
         for side, reached in sides:
             if not reached[served - 1]:
                 continue
-            if count_each or judged_values(objective, [values[:served]], [shares[:served]]) == side:
+            if count_each or judge_values(objective, [values[:served]], [shares[:served]]) == side:
                 return side, served
     return None, len(logs)
 

@@ -12,7 +12,7 @@ import triton
 from kernels.attention.decode_triton import Config, decode, row_constants
 from kernels.check_args import check_out, check_presence, check_sinks, check_tensor
 from kernels.cuda.arrivals import ArrivalCounters
-from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, nothing
+from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, launch_nothing
 from kernels.cuda.strided_triton import strided
 from kernels.cuda.triton_build import compiled_for
 from kernels.cuda.triton_launch import prepared
@@ -122,7 +122,7 @@ class CacheAttention(CudaCall):
             check_out(out, shape, (DTYPES[case.dtype],), device=q.device)
         allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
         if not q.numel():
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         return self._packed(given, counts_of(case, given), stream, allocate)
 
     @abstractmethod

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.attention.forward_triton import attention_forward, config
 from kernels.check_args import check_outputs, check_qkv, check_sinks
-from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent
 from kernels.cuda.strided_triton import strided
 from kernels.cuda.triton_launch import prepared
@@ -41,7 +41,7 @@ class FlashTritonCall(CudaCall):
             check_outputs(out, outputs, q.device)
         allocate = allocation(outputs, q.device)
         if not q.numel():
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         if q.device not in self.tables:
             self.tables[q.device] = torch.tensor(self.rows, dtype=torch.int32, device=q.device)
         count = len(self.rows) if case.lengths is not None else -(-case.q_len // tuning["block_m"])

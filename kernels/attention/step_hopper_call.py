@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.attention.step_hopper_tiles import FIELDS, THREADS, page_size_of
 from kernels.check_args import TensorLayout, check_out, check_presence, check_sinks, check_tensor
-from kernels.cuda.call import CudaCall, Prepared, layout, nothing
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, layout
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.ops import StepAttentionCase
@@ -64,7 +64,7 @@ class StepCall(CudaCall):
             check_out(out, shape, (DTYPES[case.dtype],))
         allocate = partial(torch.empty, *shape, dtype=qkv.dtype, device=qkv.device)
         if not case.batch:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         read = (0 if tensor is None else tensor.data_ptr() for tensor in (qkv, cos, sin, *weights, k_cache, v_cache))
         step, window = (0 if len(position) == 1 else 1), case.window or 0
         tables, table_step = (0, 0) if table is None else (table.data_ptr(), table.stride(0))

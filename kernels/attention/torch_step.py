@@ -61,9 +61,9 @@ class TorchStepFlex(Peer):
 
         from torch.nn.attention.flex_attention import flex_attention
 
-        from kernels.ops.step_attention import appended
+        from kernels.ops.step_attention import append_step
 
-        rotate, attend = compiled(partial(appended, case)), compiled(flex_attention)
+        rotate, attend = compiled(partial(append_step, case)), compiled(flex_attention)
 
         def step(*given: Any, **named: Any) -> Any:
             q, at, keys, values = rotate(*given, **named)

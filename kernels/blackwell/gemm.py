@@ -7,7 +7,7 @@ from kernels.blackwell.gemm_tiles import COLUMNS, EPILOGUES, SM, space, tile_of
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.hopper import rounded
-from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleave_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -76,7 +76,7 @@ class GemmBlackwell(_BlackwellVariant):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w unchanged; for swiglu as gemm_hopper's."""
-        return interleaved_gate_up(weight) if case.gates else weight
+        return interleave_gate_up(weight) if case.gates else weight
 
 
 @register
@@ -103,7 +103,7 @@ class GemmBlackwellScaled(_BlackwellVariant):
         """w as `quant.scaled.of_w` or `quant.block_scaled.operand` gives it, gate and up interleaved for swiglu."""
         from kernels.quant import block_scaled, scaled
 
-        rows = interleaved_gate_up(weight) if case.gates else weight
+        rows = interleave_gate_up(weight) if case.gates else weight
         block = block_scaled.named(case.scales)
         return block_scaled.operand(rows, block, max(COLUMNS)) if block else scaled.of_w(rows, case.scales or "tensor")
 

@@ -22,7 +22,7 @@ from kernels.blackwell.gemm_tiles import (
 )
 from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.ops import LinearCase
@@ -61,7 +61,7 @@ class BlackwellLinear(CudaCall):
         m = values.shape[0]
         allocate = partial(torch.empty, m, case.n, dtype=DTYPES[case.dtype], device=values.device)
         if not m:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         params = parameters(case, tile, of_x, of_w, bias, residual)
         maps = np.zeros((), MAPS)
         row = 128 // values.element_size()

@@ -115,7 +115,7 @@ def matrix_kind(case: LinearCase) -> str:
 def space(case: LinearCase) -> list[dict[str, Any]]:
     """The tiles to time, each with the most stages, the least work of the busiest SM first; pairs need more rows."""
     kind = matrix_kind(case)
-    tiles = [{"columns": column, "stages": most_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
+    tiles = [{"columns": column, "stages": max_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
              for column in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
              for dynamic in (False, True)]  # fmt: skip
     return sorted(tiles, key=lambda tile: work((case.m,), case.weight_rows, tile["columns"], tile["pair"]))
@@ -124,17 +124,17 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
     takes = ("columns", "stages", "group", "pair", "dynamic")
-    return chosen(matrix_kind(case), params or space(case)[0], takes)
+    return select_tile(matrix_kind(case), params or space(case)[0], takes)
 
 
-def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:
+def select_tile(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:
     """The tile of these params. Raises ValueError that names a param that is wrong, or is not in `takes`."""
     check_params("this product", params, takes)
     given = {"pair": False, "columns": max(COLUMNS)} | params
     if given["columns"] not in COLUMNS:
         raise ValueError(f"columns is {given['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
     if "stages" not in params:
-        given["stages"] = most_stages(kind, given["columns"], given["pair"], experts)
+        given["stages"] = max_stages(kind, given["columns"], given["pair"], experts)
     tile = Tile(kind, experts=experts, **given)
     if tile.group < 1:
         raise ValueError(f"group is {tile.group}: at least 1")
@@ -152,7 +152,7 @@ def sizes(case: LinearCase, tile: Tile, m: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def most_stages(kind: str, columns: int, pair: bool, experts: int = 0) -> int:
+def max_stages(kind: str, columns: int, pair: bool, experts: int = 0) -> int:
     """The most stages for which a block's shared memory has room, 8 at most."""
     tiles = (Tile(kind, columns, stages, pair=pair, experts=experts) for stages in range(8, 0, -1))
     return next(tile.stages for tile in tiles if tile.shared_bytes <= MAX_SHARED_BYTES)

@@ -7,7 +7,7 @@ from kernels.blackwell.gemm_tiles import SM
 from kernels.blackwell.grouped_tiles import build_of, space, tile_of
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.grouped_hopper import packed, refusal
+from kernels.gemm.grouped_hopper import pack_experts, refusal
 from kernels.gemm.torch_grouped import operands_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
@@ -33,7 +33,7 @@ class GroupedBlackwell(Variant):
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> Any:
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
-        return packed(case, weight)
+        return pack_experts(case, weight)
 
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
         return [build_of(case, tile_of(case, params))]
@@ -74,7 +74,7 @@ class GroupedBlackwellFp8(GroupedBlackwell):
         """(values e4m3 [experts, n, k], scales [experts, n, 1]), gate and up interleaved by 8 rows for swiglu."""
         from kernels.quant import scaled
 
-        values, scales = scaled.of_w(packed(case, weight).flatten(0, 1), "row")
+        values, scales = scaled.of_w(pack_experts(case, weight).flatten(0, 1), "row")
         return values.view(weight.shape), scales.view(*weight.shape[:2], 1)
 
     def rounded(self, case: GroupedCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:

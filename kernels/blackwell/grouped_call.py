@@ -9,10 +9,10 @@ from torch import Tensor
 
 from kernels.blackwell.gemm_call import MAPS, PANEL
 from kernels.blackwell.gemm_tiles import ROWS, THREADS, Tile
-from kernels.blackwell.grouped_tiles import PARAMS, build_of, most_tiles, sizes, tile_of
+from kernels.blackwell.grouped_tiles import PARAMS, build_of, max_tiles, sizes, tile_of
 from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch, struct
 from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_call import check_arguments
@@ -42,12 +42,12 @@ class GroupedBlackwellProduct(CudaCall):
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=DTYPES[case.dtype], device=x.device)
         if not rows:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         params = parameters(case, tile, rows, offs, (x_scales, w_scales))
         maps, row = np.zeros((), MAPS), ROW_BYTES // x.element_size()
         maps["x"] = named("x", x, (ROWS, row))
         maps["w"] = named("w", w.view(-1, case.k), (tile.columns // tile.blocks, row))
-        grid = (tile.blocks * min(most_tiles(case, tile, rows), self._sms(x.device) // tile.blocks),)
+        grid = (tile.blocks * min(max_tiles(case, tile, rows), self._sms(x.device) // tile.blocks),)
 
         def bind(y: Tensor) -> Launch:
             whole, mine = maps.copy(), params.copy()

@@ -33,7 +33,7 @@ def equal_rows(case: GroupedCase) -> Sequence[int]:
 def space(case: GroupedCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
     kind, rows = gemm_tiles.matrix_kind(dense_case(case)), equal_rows(case)
-    tiles = [{"columns": columns, "stages": gemm_tiles.most_stages(kind, columns, pair, case.experts), "pair": pair}
+    tiles = [{"columns": columns, "stages": gemm_tiles.max_stages(kind, columns, pair, case.experts), "pair": pair}
              for columns in COLUMNS for pair in (True, False) if not pair or case.rows > ROWS]  # fmt: skip
     return sorted(tiles, key=lambda tile: gemm_tiles.work(rows, case.weight_rows, tile["columns"], tile["pair"]))
 
@@ -41,7 +41,7 @@ def space(case: GroupedCase) -> list[dict[str, Any]]:
 def tile_of(case: GroupedCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
     kind, takes = gemm_tiles.matrix_kind(dense_case(case)), ("columns", "stages", "pair")
-    return gemm_tiles.chosen(kind, params or space(case)[0], takes, case.experts)
+    return gemm_tiles.select_tile(kind, params or space(case)[0], takes, case.experts)
 
 
 def sizes(case: GroupedCase, tile: Tile, rows: int) -> dict[str, int]:
@@ -52,7 +52,7 @@ def sizes(case: GroupedCase, tile: Tile, rows: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def most_tiles(case: GroupedCase, tile: Tile, rows: int) -> int:
+def max_tiles(case: GroupedCase, tile: Tile, rows: int) -> int:
     """The most tiles that clusters may compute: each expert with rows may end in the middle of a tile."""
     row_tiles = rows // (ROWS * tile.blocks) + min(case.experts, rows)
     return row_tiles * sizes(case, tile, rows)["column_tiles"]

@@ -14,7 +14,7 @@ from typing import Any
 from kernels.bring_up import report, work
 from kernels.bring_up.document import BringUp, Machine, MachineCeilings, Race
 from kernels.bring_up.model_cost import cost, race_of
-from kernels.bring_up.steps import BringUpStep, outcome, run_steps, stopped, write_whole
+from kernels.bring_up.steps import BringUpStep, outcome, run_steps, stopped_steps, write_whole
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.numbers import positive
 from kernels.hardware import ENTRIES, WITHOUT, Gpu, write_entry
@@ -163,7 +163,7 @@ def _document(
     for model in _models(device["kind"], options.quick):
         of_model = cost(model, work.layer_ops(device["kind"], model), races)
         models += [of_model] if of_model else []
-    proofs, without = report.proofs_of(rows, ops), stopped(folder)
+    proofs, without = report.proofs_of(rows, ops), stopped_steps(folder)
     return BringUp(
         environment=Machine.model_validate(device["environment"]),
         entry=Gpu(**device["entry"]),

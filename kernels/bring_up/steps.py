@@ -54,7 +54,7 @@ def write_whole(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def stopped(folder: Path) -> dict[str, str]:
+def stopped_steps(folder: Path) -> dict[str, str]:
     """The steps that gave nothing, by label, each with its sentence."""
     saved = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
     return {entry["label"]: entry["stopped"] for entry in saved if entry.get("stopped")}

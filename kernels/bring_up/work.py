@@ -16,12 +16,12 @@ def measure_device(quick: bool) -> dict[str, Any]:
 
     from kernels.measure.ceilings import measure_ceilings
     from kernels.measure.environment import current_device
-    from kernels.measure.roofline import in_burst
+    from kernels.measure.roofline import burst_rates
 
     device, gpu, environment = current_device()
     ceilings = measure_ceilings(device.type, quick=quick)
     if gpu.source == "driver":
-        rates = in_burst(ceilings)["matrix_tflops"]
+        rates = burst_rates(ceilings)["matrix_tflops"]
         gpu = replace(gpu, bf16_tflops=rates.get("bf16", 0.0), fp8_tflops=rates.get("fp8", 0.0), source="measured")
     return {"kind": device.type, "environment": environment, "entry": asdict(gpu), "ceilings": ceilings}
 
@@ -61,17 +61,17 @@ def race(case: dict[str, Any], ceilings: dict[str, Any], seconds: float, compile
     from kernels import registry
     from kernels.cli.bench import bench_rows, compiled_peers
     from kernels.measure.environment import current_device
-    from kernels.measure.roofline import floor_ms, in_burst
-    from kernels.tune.autotune import Bench, try_case
+    from kernels.measure.roofline import burst_rates, floor_ms
+    from kernels.tune.autotune import TuningContext, try_case
 
     device, gpu, _ = current_device()
     read = _case(case)
     only = {variant.name for variant in registry.variants(read.op) if not variant.build_seconds}
     if compiled and device.type == "cuda":
         only |= compiled_peers(read)
-    trials = try_case(Bench(device, gpu, ceilings, only=frozenset(only)), read, seconds=seconds)
+    trials = try_case(TuningContext(device, gpu, ceilings, only=frozenset(only)), read, seconds=seconds)
     rows = bench_rows(trials, "burst" if device.type == "cuda" else None)
-    return {"floor_ms": floor_ms(read, in_burst(ceilings)), "rows": [row.model_dump(mode="json") for row in rows]}
+    return {"floor_ms": floor_ms(read, burst_rates(ceilings)), "rows": [row.model_dump(mode="json") for row in rows]}
 
 
 def _case(values: dict[str, Any]) -> Case:

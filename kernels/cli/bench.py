@@ -141,7 +141,7 @@ def bench(options: argparse.Namespace) -> int:
     )
     try:
         if options.append and options.json is not None and options.json.exists():
-            document = bench_document.appended(bench_document.read(options.json), document)
+            document = bench_document.append_rows(bench_document.read(options.json), document)
     except (OSError, ValueError) as error:
         print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
         return 1
@@ -218,13 +218,13 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
         return
     from kernels import registry
     from kernels.tune.ahead import prove_ahead
-    from kernels.tune.autotune import Bench, try_case
+    from kernels.tune.autotune import TuningContext, try_case
 
     texts, offered = options.only or [""], cases(options.group, device.type == "cpu")
-    wanted = picked(offered, texts)
-    for text in (text for text in texts if not picked(offered, [text])):
+    wanted = select_cases(offered, texts)
+    for text in (text for text in texts if not select_cases(offered, [text])):
         print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
-    bench, variants = Bench(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
+    bench, variants = TuningContext(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
     tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
         started = time.monotonic()
@@ -238,7 +238,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
         _say_refused(options.variant or [], trials)
 
 
-def picked(offered: Sequence[Case], texts: Sequence[str]) -> list[Case]:
+def select_cases(offered: Sequence[Case], texts: Sequence[str]) -> list[Case]:
     """The cases whose key contains one of the texts. A text that equals a case's key picks only that case."""
     keys = {case.key for case in offered}
     return [

@@ -14,7 +14,7 @@ from kernels import registry, runners
 from kernels.cli import bench_decode_run
 from kernels.cli.bench_decode_run import BenchTarget, DecodeRun, Exact, ReferenceOutputs, compare, judge, prepared
 from kernels.cli.bench_document import BenchRow
-from kernels.cli.bench_experts import counted, skew_routers, with_experts
+from kernels.cli.bench_experts import count_choices, skew_routers, with_experts
 from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model.model_case import case_of_shapes, model_case
@@ -106,7 +106,7 @@ def _measured(
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    with counted(model, case.batch) as chosen:
+    with count_choices(model, case.batch) as chosen:
         known = ReferenceOutputs.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()

@@ -12,7 +12,7 @@ from kernels import runners
 from kernels.cli.bench_document import BenchRow
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.measure.intervals import across_processes, median_interval
-from kernels.measure.latency import ServedBatch, pooled
+from kernels.measure.latency import ServedBatch, pool_samples
 from kernels.model.experts import has_experts
 from kernels.model.layer_by_layer import float32_logits
 from kernels.model.tensor_parallel import TensorParallelModel
@@ -84,7 +84,7 @@ class DecodeRun:
 
     def samples(self, metric: str) -> list[float]:
         """The metric's value in ms of each timed request; `ttf_n` is that of the last token."""
-        return pooled(self.served, metric, self.case.tokens)
+        return pool_samples(self.served, metric, self.case.tokens)
 
     def ms(self) -> float | None:
         """The median time to the last token; None where nothing was served whole."""
@@ -95,7 +95,7 @@ class DecodeRun:
         """The metric's median in ms in each process that served whole requests."""
         ends = [*self.starts, len(self.served)]
         parts = (self.served[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
-        pools = (pooled(part, metric, self.case.tokens) for part in parts)
+        pools = (pool_samples(part, metric, self.case.tokens) for part in parts)
         return [median_interval(pool)[0] for pool in pools if pool]
 
     def time(self, metric: str) -> tuple[float, float, float]:

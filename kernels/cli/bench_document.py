@@ -86,7 +86,7 @@ class BenchDocument(MeasuredDocument):
     rows: list[BenchRow]
 
 
-def appended(old: Document, new: Document) -> Document:
+def append_rows(old: Document, new: Document) -> Document:
     """The rows of both. Raises ValueError when they are not of one lease of one machine, or not of the same sources."""
     for field in ("device", "gpu_uuid", "lease_id", "commit", "sources"):
         one, two = getattr(old, field), getattr(new, field)

@@ -55,7 +55,7 @@ class ChosenExperts:
 
 
 @contextmanager
-def counted(model: Any, batch: int) -> Iterator[ChosenExperts]:
+def count_choices(model: Any, batch: int) -> Iterator[ChosenExperts]:
     """What the routers choose in passes over `batch` rows within the block; of a sharded model nothing is counted."""
     chosen_experts = ChosenExperts()
 

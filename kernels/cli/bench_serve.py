@@ -23,11 +23,11 @@ from kernels.cli import bench_document, serve_document
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
-from kernels.load.figures import LatencyPromise, LoadFigures, warmed_up
+from kernels.load.figures import LatencyPromise, LoadFigures, drop_warm_up
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.server_process import NotStarted, reserved_port, running
-from kernels.load.sharing import Sending, most_processes, processes_for
+from kernels.load.server_process import NotStarted, reserve_port, run_server
+from kernels.load.sharing import Sending, max_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.model_files.families import stored_rows
@@ -94,7 +94,7 @@ class ServeBench:
         def wanted(directory: Path) -> ServerSettings:
             longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
             return ServerSettings(
-                directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
+                directory, self.model.name, self.model.dtype, reserve_port(), longest, max(self.users)
             )
 
         plain, stored = self.model.directory, self.model.stored or self.model.directory
@@ -137,7 +137,7 @@ class ServeBench:
         port = server.command[server.command.index("--port") + 1]
         url, log = f"http://127.0.0.1:{port}", self.folder / f"{server.variant}.log"
         try:
-            with running(server.command, f"{url}/health", log, serve_document.START_SECONDS, server.environment):
+            with run_server(server.command, f"{url}/health", log, serve_document.START_SECONDS, server.environment):
                 print(*_notes(log), sep="\n", flush=True)
                 for users in self.users:
                     yield self.closed(server, url, self.lengths, users)
@@ -169,10 +169,10 @@ class ServeBench:
         return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> LoadFigures:
-        processes = min(most_processes(here=True), processes_for(users, requests.planned, MAX_SECONDS))
+        processes = min(max_processes(here=True), processes_for(users, requests.planned, MAX_SECONDS))
         load = partial(requests.load, self.model.name, users)
         sending = Sending(Address.parse(url), load, LoadDuration(MAX_SECONDS), processes)
-        return LoadFigures([warmed_up(asyncio.run(sending.run()))])
+        return LoadFigures([drop_warm_up(asyncio.run(sending.run()))])
 
     def _case(self, server: ServerCommand, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
         return ServeCase(
@@ -281,7 +281,7 @@ def bench_serve(options: argparse.Namespace) -> int:
     )
     try:
         if options.append and options.json is not None and options.json.exists():
-            document = bench_document.appended(bench_document.read_as(ServeDocument, options.json), document)
+            document = bench_document.append_rows(bench_document.read_as(ServeDocument, options.json), document)
     except (OSError, ValueError) as error:
         print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
         return 1

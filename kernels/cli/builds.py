@@ -23,14 +23,14 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_config
 from kernels.model_files.families import stored_rows
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.quant.formats import of_dense, of_stored
+from kernels.quant.formats import dense_precision, megakernel_precision
 from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
 from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")
 
 
-def of_model(
+def model_builds(
     config: dict[str, Any],
     gpu: Gpu,
     traffics: Sequence[BatchShape],
@@ -47,7 +47,7 @@ def of_model(
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     decoder, stored = Decoder(model), stored_rows(config)
-    launches = ("bf16", *(of_stored(each) if each == stored else each for each in weights))
+    launches = ("bf16", *(megakernel_precision(each) if each == stored else each for each in weights))
     yield EMPTY_BUILD
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:
@@ -73,7 +73,7 @@ def of_model(
         yield from served_builds(config, gpu, server)
 
 
-def of_checks(gpu: Gpu) -> Iterator[Build]:
+def variant_builds(gpu: Gpu) -> Iterator[Build]:
     """Every build of the variants that `python -m kernels check` proves on the GPU."""
     for op in GROUPS["library"]:
         for case in check_cases(op, False):
@@ -85,7 +85,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
     """Every variant with each of its params, also those that a plan adds, at the sizes of explore and of a session."""
     capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
     for case in LayerOps(model, traffic).cases():
-        lower = filter(of_dense, weights) if isinstance(case, LinearCase | LmHeadCase) else ()
+        lower = filter(dense_precision, weights) if isinstance(case, LinearCase | LmHeadCase) else ()
         cases = [case, *(case.model_copy(update={"weights": precision}) for precision in lower)]
         if getattr(case, "kv_len", capacity) == traffic.longest:
             cases.append(case.model_copy(update={"kv_len": capacity}))

@@ -55,13 +55,13 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
 def compile(options: argparse.Namespace) -> int:
     """Makes what the folder lacks. Returns 0, or 1 when some of it failed, 2 for a wrong model or folder."""
     from kernels.cuda import compiler
-    from kernels.cuda.nvrtc import made_ahead
+    from kernels.cuda.nvrtc import prebuilt_file
 
     try:
         wanted = {variant.name: variant for variant in _wanted(options)}
         options.into.mkdir(parents=True, exist_ok=True)
         if options.lacking:
-            wanted = {name: variant for name, variant in wanted.items() if made_ahead(name) is None}
+            wanted = {name: variant for name, variant in wanted.items() if prebuilt_file(name) is None}
     except (KeyError, ValueError, OSError, RuntimeError, ModelRefused) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
@@ -93,7 +93,7 @@ def _files(path: Path) -> list[Path]:
 
 def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
     """Every build of the models, and the proofs. Raises ValueError, or KeyError for a name in no catalogue."""
-    from kernels.cli.builds import of_checks, of_model
+    from kernels.cli.builds import model_builds, variant_builds
     from kernels.model.layer_ops import BatchShape
     from kernels.server.execution.sizing import RequestedSize
 
@@ -101,7 +101,7 @@ def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
     if not options.model and not options.checks:
         raise ValueError("name a --model, or --checks")
     if options.checks:
-        yield from of_checks(gpu)
+        yield from variant_builds(gpu)
     traffics = [
         BatchShape(batch, prompt, options.tokens)
         for batch in options.batch or [1]
@@ -114,7 +114,7 @@ def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
     ]
     for model in options.model:
         config = _config(model)
-        yield from of_model(
+        yield from model_builds(
             config,
             gpu,
             traffics,

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from kernels.cli.bench_document import unwritable
 from kernels.dequantising import plain_model
 from kernels.measure.intervals import median_interval
-from kernels.measure.latency import ServedBatch, pooled
+from kernels.measure.latency import ServedBatch, pool_samples
 from kernels.model_files import ModelRefused
 from kernels.plan import Expected, Plan
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
@@ -99,7 +99,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     except torch.OutOfMemoryError as error:
         raise PlanRefused(_too_large(plan, str(error))) from error
     with TelemetrySampler(runner.model.device.type) as telemetry:
-        samples = pooled(serve(runner, traffic, requests), traffic.metric, traffic.n)
+        samples = pool_samples(serve(runner, traffic, requests), traffic.metric, traffic.n)
     environment["telemetry"] = telemetry.summary()
     runner.close()
     return _document(plan, environment, traffic, samples, requests)

@@ -226,7 +226,7 @@ class Workspace(Generic[V]):
         return self._entries[key]
 
 
-def nothing() -> None:
+def launch_nothing() -> None:
     """The launch of a call without work."""
 
 

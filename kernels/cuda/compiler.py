@@ -18,7 +18,7 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
-def compiled(source: Path, options: Sequence[str]) -> tuple[str, bytes]:
+def compile_source(source: Path, options: Sequence[str]) -> tuple[str, bytes]:
     """Log and binary (cubin) of a source with CUDA's headers, in any thread. Raises RuntimeError with errors."""
     library, program = _library(), ctypes.c_void_p()
     given = [*options, *(f"-I{include}" for include in _includes())]

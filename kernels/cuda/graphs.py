@@ -9,7 +9,7 @@ import torch
 logger = logging.getLogger(__name__)
 
 
-def captured(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
+def capture_graph(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
     """The function as one CUDA graph launch, on other devices as it is. It must work on buffers that keep their
     addresses and be compiled by one call. A graph keeps neither alive: its owner must.
     """
@@ -29,14 +29,14 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
     return graph.replay
 
 
-def captured_together(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
-    """As `captured`, for a function on several GPUs: one graph over all, launched on the first. It must fork from the
-    first GPU's current stream and join it at the end. Where CUDA refuses such a graph, the function runs as it is, and
+def capture_graph_of_several(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
+    """As `capture_graph`, for a function on several GPUs: one graph over all, launched on the first. It must fork from
+    the first GPU's current stream and join it at the end. Where CUDA refuses such a graph, the function runs as it is, and
     a warning says so.
     """
     others = [device for device in dict.fromkeys(devices) if device != devices[0]]
     if not others:
-        return captured(function, devices[0])
+        return capture_graph(function, devices[0])
     streams = [torch.cuda.Stream(device) for device in (devices[0], *others)]
 
     def as_it_is() -> None:

@@ -55,7 +55,7 @@ class Build:
         path = folder / self.name
         if not path.exists():
             given = (*options(self.source, dict(self.defines)), f"-arch={self.architecture}")
-            _, binary = compiler.compiled(self.source, given)
+            _, binary = compiler.compile_source(self.source, given)
             folder.mkdir(parents=True, exist_ok=True)
             fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
             fresh.write_bytes(binary)
@@ -65,11 +65,11 @@ class Build:
     @property
     def is_made(self) -> bool:
         """Whether the binary was compiled ahead or is cached."""
-        return made_ahead(self.name) is not None or (cache_directory() / self.name).exists()
+        return prebuilt_file(self.name) is not None or (cache_directory() / self.name).exists()
 
     def binary(self) -> Path:
         """The binary's file, compiled ahead, cached or compiled now. Raises RuntimeError with the compiler's log."""
-        return made_ahead(self.name) or self.make_into(cache_directory())
+        return prebuilt_file(self.name) or self.make_into(cache_directory())
 
 
 def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
@@ -99,7 +99,7 @@ def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
     return (STANDARD, f"-I{source.parent}", f"-I{TILES}", *_macros(defines))
 
 
-def made_ahead(name: str) -> Path | None:
+def prebuilt_file(name: str) -> Path | None:
     """The file of that name in the first folder that has it, of KERNELS_PREBUILT and PACKAGED; None where none has."""
     named = [Path(folder) for folder in os.environ.get(PREBUILT, "").split(os.pathsep) if folder]
     return next((path for folder in (*named, PACKAGED) if (path := folder / name).exists()), None)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernels.cuda.nvrtc import made_ahead
+from kernels.cuda.nvrtc import prebuilt_file
 
 FOLDER = "triton"
 """Where a folder that KERNELS_PREBUILT names has these kernels, as Triton's cache has them."""
@@ -48,7 +48,7 @@ class TritonBuild:
 
         if (Path(knobs.cache.dir) / Path(self.name).relative_to(FOLDER)).exists():
             return True
-        ahead = made_ahead(self.name)
+        ahead = prebuilt_file(self.name)
         if ahead is None:
             return False
         cache = get_cache_manager(self._digest().hex())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from kernels.cuda.call import Prepared, nothing
+from kernels.cuda.call import Prepared, launch_nothing
 from kernels.cuda.launch import Launch, current_stream
 from kernels.cuda.triton_build import note
 
@@ -64,7 +64,7 @@ def prepared(
         return Prepared(allocate, partial(launch.launch, grid, stream), workspace=workspace)
     if _several(outputs)[0].is_meta:
         note(kernel, arguments(outputs), options)
-        return Prepared(allocate, lambda _: nothing, workspace=workspace)
+        return Prepared(allocate, lambda _: launch_nothing, workspace=workspace)
 
     def interpreted(outputs: Any) -> Callable[[], object]:
         return lambda: kernel[grid](*arguments(outputs), **options)
@@ -72,7 +72,7 @@ def prepared(
     return Prepared(allocate, interpreted, holds=arguments)
 
 
-def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs: Any, **options: Any) -> None:
+def launch_once(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs: Any, **options: Any) -> None:
     """Launches on the current stream what `prepared` keeps for many calls. An empty grid launches nothing."""
     if not all(grid):
         return
@@ -83,7 +83,7 @@ def launched(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outputs
 def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
     """`kernel` compiled for these arguments; a launch replaces `outputs`. Raises NotImplementedError for clusters."""
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
-    return packed(compiled, arguments, outputs, _loaded(compiled))
+    return pack_launch(compiled, arguments, outputs, _loaded(compiled))
 
 
 @cache
@@ -100,7 +100,7 @@ def _loaded(compiled: Any) -> int:
     return int(function)
 
 
-def packed(compiled: Any, arguments: Sequence[Any], outputs: Any, function: int) -> BoundKernel:
+def pack_launch(compiled: Any, arguments: Sequence[Any], outputs: Any, function: int) -> BoundKernel:
     """What `bound` returns, of a kernel that Triton has compiled for these arguments, as `function` on the GPU."""
     metadata = compiled.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:

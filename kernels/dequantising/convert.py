@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from kernels.dequantising import gguf_weights, layouts
-from kernels.dequantising.layouts import Converted, Job, Kept, WrongParts, dequantised
+from kernels.dequantising.layouts import Converted, Job, Kept, WrongParts, dequantise
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
@@ -169,7 +169,7 @@ def weights_of_checkpoint(files: Mapping[str, Path], scheme: Scheme) -> Iterator
             own = as_stored(weight.layout, parts, scheme)
         except WrongParts as error:
             raise ModelRefused(weight.file, name, str(error)) from None
-        return dequantised(own), layouts.of_stored(own)
+        return dequantise(own), layouts.stored_scales(own)
 
     for name, weight in stored.items():
         yield Job(name, math.prod(weight.shape), partial(converted, name, weight))

@@ -42,7 +42,7 @@ def weights_of_gguf(name: str, path: Path, config: dict[str, Any]) -> Iterator[l
             stored = data[part.start : part.end].reshape(*part.shape[:-1], -1)
             if part.dtype == "MXFP4" and (stored[..., ::17] == NO_NUMBER).any():
                 raise ModelRefused(name, part.name, "the scales are not all numbers")
-            values, *numbers = [dequantised(stored, part.dtype), *layouts.of_gguf(stored, part.dtype)]
+            values, *numbers = [dequantise_rows(stored, part.dtype), *layouts.gguf_scales(stored, part.dtype)]
             if arch in NORMS_PLUS_ONE and part.name.endswith("norm.weight"):
                 values -= 1
             if paired_heads := next((count for key, count in paired.items() if key in part.name), None):
@@ -72,7 +72,7 @@ def _experts(parts: list[torch.Tensor], alternating: bool) -> torch.Tensor:
     return whole.transpose(1, 2) if alternating and whole.ndim == 3 else whole
 
 
-def dequantised(stored: np.ndarray, dtype: str) -> np.ndarray:
+def dequantise_rows(stored: np.ndarray, dtype: str) -> np.ndarray:
     """The values in float32 of bytes [..., bytes of a row]."""
     kind, rows = GGMLQuantizationType[dtype], stored.reshape(-1, stored.shape[-1])
     pieces = np.array_split(rows, max(1, min(len(rows), stored.size // PIECE)))

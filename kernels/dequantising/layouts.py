@@ -55,7 +55,7 @@ class Grouped(NamedTuple):
     zeros: Tensor | None = None
 
     def values(self) -> Tensor:
-        return self.codes * of_inputs(self.scales, self.groups)
+        return self.codes * expand_groups(self.scales, self.groups)
 
     def blocks(self) -> Iterator[tuple[slice, "Grouped"]]:
         """BLOCK_ROWS rows after BLOCK_ROWS rows."""
@@ -65,7 +65,7 @@ class Grouped(NamedTuple):
             yield rows, Grouped(self.codes[rows], self.scales[rows], self.groups, zeros)
 
 
-def of_inputs(table: Tensor, groups: Tensor) -> Tensor:
+def expand_groups(table: Tensor, groups: Tensor) -> Tensor:
     """A table [outputs, groups] as [outputs, inputs]: that of each input's group."""
     wide = len(groups) // table.shape[1]
     if torch.equal(groups, torch.arange(table.shape[1]).repeat_interleave(wide)):
@@ -78,7 +78,7 @@ def stored(layout: str, parts: Parts, scheme: Scheme) -> Tensor | Grouped:
     return LAYOUTS[layout](parts, scheme)
 
 
-def dequantised(weight: Tensor | Grouped) -> Tensor:
+def dequantise(weight: Tensor | Grouped) -> Tensor:
     """The values of a weight in bf16."""
     if not isinstance(weight, Grouped):
         return weight.bfloat16()
@@ -109,7 +109,7 @@ def _less_zeros(codes: Tensor, scales: Tensor, groups: Tensor, zeros: Tensor) ->
     scales, zeros = scales.contiguous(), zeros.contiguous()
     for _, block in Grouped(codes, scales, groups, zeros).blocks():
         assert block.zeros is not None
-        block.codes.sub_(of_inputs(block.zeros, groups))
+        block.codes.sub_(expand_groups(block.zeros, groups))
     return Grouped(codes, scales, groups, zeros)
 
 
@@ -152,7 +152,7 @@ def _with_scales(codes: Tensor, scale: Tensor, zero: Tensor | None, order: Tenso
     column = torch.arange(inputs) // wide if order is None or bool((order < 0).all()) else _checked(order, groups)
     if zero is not None:
         zero = zero.reshape(rows, groups)[row]
-        codes = codes - of_inputs(zero, column)
+        codes = codes - expand_groups(zero, column)
     return Grouped(codes, scale.float().reshape(rows, groups)[row], column, zero)
 
 
@@ -248,7 +248,7 @@ class Job(NamedTuple):
     convert: Callable[[], Converted]
 
 
-def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
+def gguf_scales(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
     """Scales [rows, columns / 32] float32 of bytes in Q8_0, Q4_0 or Q4_1, and its minimums; [] of other types."""
     if dtype not in BLOCK_NUMBERS or stored.ndim != 2:
         return []
@@ -257,7 +257,7 @@ def of_gguf(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
     return [blocks[:, :, number].astype(np.float32) for number in range(count)]
 
 
-def of_stored(weight: Tensor | Grouped) -> Kept | None:
+def stored_scales(weight: Tensor | Grouped) -> Kept | None:
     """Those of integers whose neighbours share a scale, and of e4m3 whose rows do; None of others. Zero points are kept
     where codes of four bits need them, in groups of a multiple of 64 columns.
     """
@@ -272,7 +272,7 @@ def of_stored(weight: Tensor | Grouped) -> Kept | None:
     scales, zeros = weight.scales[:, groups[:, 0]], weight.zeros
     if zeros is None or all(in_range(block.codes + MIDDLE) for _, block in weight.blocks()):
         return Groups(scales)
-    if not all(in_range(block.codes + of_inputs(zeros[rows], block.groups)) for rows, block in weight.blocks()):
+    if not all(in_range(block.codes + expand_groups(zeros[rows], block.groups)) for rows, block in weight.blocks()):
         return Groups(scales)
     own = zeros[:, groups[:, 0]].to(torch.int8)
     return Groups(scales, own) if in_pairs(scales) and in_pairs(own) else Groups(scales)

@@ -46,7 +46,7 @@ class FftConv(CudaCall):
         given, case, config = Arguments(*arguments, **named), self.case, self.config
         if check:
             check_call(case, given, out, config.outer * config.points, torch.int32)
-        params = packed_params(case, given)
+        params = pack_params(case, given)
         workspace = self._workspaces.take(stream, partial(self._make, given.u.device)) if self.workspace else None
         if workspace is not None:
             params["workspace"], params["exponents"] = (tensor.data_ptr() for tensor in workspace)
@@ -99,7 +99,7 @@ def _launch_all(launches: list[Launch]) -> None:
         launch()
 
 
-def packed_params(case: FftConvCase, given: Arguments) -> Any:
+def pack_params(case: FftConvCase, given: Arguments) -> Any:
     """`struct Params` of a call without y, a workspace and the sequences."""
     tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
     sizes = {"width": case.width, "length": case.length, "end": case.batch * case.width}

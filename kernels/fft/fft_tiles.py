@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.check_args import C_TYPES
 from kernels.ops.base import BLOCK_ELEMENTS
-from kernels.ops.fft_conv import FftConvCase, folded
+from kernels.ops.fft_conv import FftConvCase, fold_taps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,7 +147,7 @@ def spectrum(case: FftConvCase, w: "Tensor", config: FftConfig) -> "tuple[Tensor
     import torch
 
     step = max(1, BLOCK_ELEMENTS // (config.outer * config.points))
-    parts = [_spectrum(case, part, config) for part in folded(case, w).double().split(step)]
+    parts = [_spectrum(case, part, config) for part in fold_taps(case, w).double().split(step)]
     words, scales = zip(*parts, strict=True)
     return torch.cat(words), torch.cat(scales)
 

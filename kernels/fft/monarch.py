@@ -7,7 +7,7 @@ from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.fft import fft_tiles
 from kernels.fft.fft_tiles import FftConfig, configs, long_configs
-from kernels.gemm.config_lookup import config_of, resized
+from kernels.gemm.config_lookup import config_of, resize_config
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
 from kernels.registry import Refusal, Variant, register
@@ -62,7 +62,7 @@ class Monarch(Variant):
         return [{name: getattr(config, name) for name in self.names} for config in self.configs(case)]
 
     def resized(self, case: FftConvCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(self.configs(case), params, self.names)
+        return resize_config(self.configs(case), params, self.names)
 
     def config_of(self, case: FftConvCase, params: dict[str, Any]) -> FftConfig:
         """The config that params name; without params the best guess. Raises ValueError that names a wrong param."""

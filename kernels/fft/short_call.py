@@ -10,7 +10,7 @@ from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
-from kernels.fft.fft_call import Arguments, check_call, packed_params
+from kernels.fft.fft_call import Arguments, check_call, pack_params
 from kernels.fft.fft_tiles import common_macros
 from kernels.ops import FftConvCase
 
@@ -48,7 +48,7 @@ class ShortConv(CudaCall):
         given, case = Arguments(*arguments, **named), self.case
         if check:
             check_call(case, given, out, case.filter, DTYPES[case.dtype])
-        params, kernel = packed_params(case, given), nvrtc.kernel(self.build, "short_conv")
+        params, kernel = pack_params(case, given), nvrtc.kernel(self.build, "short_conv")
         grid = (blocks_of(case, self.segment),)
 
         def bind(y: torch.Tensor) -> Launch:

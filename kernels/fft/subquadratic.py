@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.fft.torch_fft import TorchFft
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
-from kernels.ops.fft_conv import folded
+from kernels.ops.fft_conv import fold_taps
 from kernels.registry import Peer, Refusal, register
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Subquadratic(Peer):
 
         from kernels.dtypes import DTYPES
 
-        taps = folded(case, weight).repeat_interleave(case.width // len(weight), dim=0)
+        taps = fold_taps(case, weight).repeat_interleave(case.width // len(weight), dim=0)
         taps = taps if case.skip else taps.to(DTYPES[case.dtype])
         padded = max(MIN_TAPS, 1 << (taps.shape[1] - 1).bit_length())
         return F.pad(taps, (0, padded - taps.shape[1]))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.hardware import Gpu
 from kernels.ops import FftConvCase
-from kernels.ops.fft_conv import folded, transform_length
+from kernels.ops.fft_conv import fold_taps, transform_length
 from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import Compiled
 
@@ -47,7 +47,7 @@ class TorchFft(Peer):
     def pack(self, case: FftConvCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         import torch
 
-        return torch.view_as_real(torch.fft.rfft(folded(case, weight), n=transform_length(case)))
+        return torch.view_as_real(torch.fft.rfft(fold_taps(case, weight), n=transform_length(case)))
 
 
 @register

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.check_args import check_outputs, check_tensor
-from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT, Activation
@@ -64,7 +64,7 @@ class Gated(CudaCall):
         if check:
             check_outputs(out, outputs, gate_up.device)
         if not m or not n:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         blocks, pdl = triton.cdiv(n, self.block), dependent(self.pdl, gate_up.device)
         sizes, constants = (n, gate_up.stride(0), blocks), (self.activation, self.block, pdl)
 

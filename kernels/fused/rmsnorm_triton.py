@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.check_args import check_outputs, check_tensor
-from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.base import EPSILON
@@ -102,7 +102,7 @@ class RmsNorm(CudaCall):
         if check:
             check_outputs(out, outputs, x.device)
         if not m:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         pdl = dependent(self.pdl, x.device)
         config = Config(residual is not None, values is not None, self.rows, triton.next_power_of_2(n), pdl)
         other = x if residual is None else residual

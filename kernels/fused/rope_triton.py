@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.check_args import check_outputs, check_presence, check_tensor
-from kernels.cuda.call import CudaCall, Output, Prepared, allocation, identity, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, identity, launch_nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.strided_triton import Strided, strided
 from kernels.cuda.triton_launch import prepared
@@ -163,7 +163,7 @@ class _Rotation(CudaCall):
         q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = given
         batch, q_len, heads, head_dim = q.shape
         if not batch * q_len:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         page_size = cache.shape[1] if page_table is not None else 0
         capacity = cache.shape[1] if page_table is None else page_table.shape[1] * page_size
         pdl = dependent(self.pdl, q.device)

@@ -5,9 +5,9 @@ from typing import Any
 
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
-from kernels.ops.gated import gated
+from kernels.ops.gated import apply_gate
 from kernels.ops.lm_head import TOP_K
-from kernels.ops.paged_kv import scaled, slots
+from kernels.ops.paged_kv import scale_kv, slots
 from kernels.ops.rope import AppendArguments, rope
 from kernels.registry import Peer, Refusal, register
 from kernels.torch_compiled import register_compiled
@@ -50,7 +50,7 @@ class TorchGated(Peer):
         return None
 
     def function(self, case: GatedCase) -> Callable[..., Any]:
-        return lambda gate_up: gated(case, gate_up)
+        return lambda gate_up: apply_gate(case, gate_up)
 
 
 def append_refusal(case: RopeCase) -> Refusal | None:
@@ -84,7 +84,7 @@ class TorchRope(Peer):
             q, k = rope(given.q, given.k, given.cos, given.sin)
             at = slots(given.position, case.q_len, given.page_table, given.k_cache.shape[1])
             for cache, rows, scale in ((given.k_cache, k, given.k_scale), (given.v_cache, given.v, given.v_scale)):
-                cache[at] = (rows if scale is None else scaled(rows, scale)).to(cache.dtype)
+                cache[at] = (rows if scale is None else scale_kv(rows, scale)).to(cache.dtype)
             return q
 
         return append

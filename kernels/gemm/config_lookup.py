@@ -8,7 +8,7 @@ from kernels.registry import check_params
 C = TypeVar("C")
 
 
-def matching(candidates: Iterable[C], params: Mapping[str, Any], names: Collection[str]) -> C | None:
+def find_config(candidates: Iterable[C], params: Mapping[str, Any], names: Collection[str]) -> C | None:
     """The first tile config whose fields `names` have the values in `params`; others may be any."""
     wanted = {name: value for name, value in params.items() if name in names}
     return next((c for c in candidates if all(getattr(c, name) == value for name, value in wanted.items())), None)
@@ -19,14 +19,14 @@ def config_of(
 ) -> C:
     """The tile config that params name, else the best guess. Raises ValueError for an unknown param or value."""
     check_params(name, params, (*names, *others))
-    config = matching(candidates, params, names)
+    config = find_config(candidates, params, names)
     if config is None:
         raise ValueError(f"{', '.join(names)}: no tile config of {key} has {params}")
     return config
 
 
-def resized(candidates: Iterable[Any], params: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def resize_config(candidates: Iterable[Any], params: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     """`params` of another size: all of them where a tile config has these values, else without `names`."""
-    if matching(candidates, params, names) is not None:
+    if find_config(candidates, params, names) is not None:
         return params
     return {name: value for name, value in params.items() if name not in names}

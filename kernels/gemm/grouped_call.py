@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.check_args import check_out, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
 from kernels.dtypes import DTYPES
@@ -41,7 +41,7 @@ class GroupedProduct(CudaCall):
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
         if not rows:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         pairs = -(-case.weight_rows // (2 * COLUMNS))
         most_tiles = rows // MAX_ROWS + case.experts  # each expert may end in the middle of a tile
         grid = (2 * min(clusters_at_once(2, THREADS, MAX_SHARED_BYTES), most_tiles * pairs),)
@@ -59,7 +59,7 @@ class GroupedProduct(CudaCall):
 
     def _map_of(self, w: Tensor) -> Any:
         if self.tiled:
-            return named("w", by_columns(w), W_BOX, swizzled=False)
+            return named("w", view_by_columns(w), W_BOX, swizzled=False)
         return named("w", w.view(-1, self.case.k), (COLUMNS, 64))
 
 
@@ -68,7 +68,7 @@ def rows_apart(w: Tensor) -> int:
     return w.stride(0) // w.stride(1)
 
 
-def by_columns(w: Tensor) -> Tensor:
+def view_by_columns(w: Tensor) -> Tensor:
     """A view of tiles [experts, n/16, k/16, 256] as columns [k/8, rows/16, 128], rows between experts counted."""
     experts, tiles, k_tiles, _ = w.shape
     rows = (experts - 1) * rows_apart(w) + tiles

@@ -42,18 +42,18 @@ class _GroupedFew(Variant):
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w [experts, rows, k] as the stream of all experts, uint8."""
-        from kernels.gemm.grouped_few_call import packed
+        from kernels.gemm.grouped_few_call import pack_experts
 
-        return packed(case, weight)
+        return pack_experts(case, weight)
 
     def packing(self, case: GroupedCase, params: dict[str, Any]) -> str:
         return f"grouped {self.weights} {case.epilogue if case.gates else ''}"
 
     def rounded(self, case: GroupedCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.quant.absmax import quantised, values
+        from kernels.quant.absmax import quantise_absmax, values
 
         w = arguments["w"]
-        return arguments | {"w": values(quantised(w.flatten(0, 1), self.weights)).view(w.shape)}
+        return arguments | {"w": values(quantise_absmax(w.flatten(0, 1), self.weights)).view(w.shape)}
 
     def space(self, case: GroupedCase) -> list[dict[str, Any]]:
         return [{"k_warps": 2}, {"k_warps": 4}]

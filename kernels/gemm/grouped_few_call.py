@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing
 from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
@@ -49,7 +49,7 @@ def padded_rows(case: GroupedCase) -> int:
     return 2 * (-(-case.n // half) * half) if case.gates else -(-case.n // TILE_ROWS) * TILE_ROWS
 
 
-def packed(case: GroupedCase, weight: Tensor) -> Tensor:
+def pack_experts(case: GroupedCase, weight: Tensor) -> Tensor:
     """w [experts, rows, k] as one stream, uint8; gates and ups in tiles of 8 rows. Raises ValueError for its shape."""
     if tuple(weight.shape) != (case.experts, case.weight_rows, case.k):
         shape = [case.experts, case.weight_rows, case.k]
@@ -57,10 +57,10 @@ def packed(case: GroupedCase, weight: Tensor) -> Tensor:
     rows = weight.detach().transpose(0, 1)
     if case.gates:
         order = torch.cat([rows[::2], rows[1::2]]) if case.epilogue == "swigluoai" else rows
-        rows = skinny_pack.paired(order)
+        rows = skinny_pack.pair_gate_up(order)
     missing = padded_rows(case) - len(rows)
     own = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(0, 1)
-    return skinny_call.packed(config_of(case), own, case.dtype, gates=False)[0]
+    return skinny_call.pack_weight(config_of(case), own, case.dtype, gates=False)[0]
 
 
 def k_warps_of(case: GroupedCase) -> int:
@@ -128,7 +128,7 @@ class GroupedFew(CudaCall):
             self._check(x, w, offs, out, **more)
         allocate = partial(torch.empty, case.rows, case.n, dtype=x.dtype, device=x.device)
         if not case.rows:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         params, shared = parameters(case, most, stream=w, x=x, offs=offs, **more)
         grid = grid_of(case, self.k_warps)
         entry = nvrtc.kernel(self.compiled, "grouped_few", dynamic_most(case))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_tiles import SOURCE, constants
-from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleave_gate_up
 from kernels.gemm.torch_grouped import operands_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
@@ -35,7 +35,7 @@ class GroupedHopper(Variant):
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w, for swiglu with gate and up interleaved by 8 rows, [experts, 2n, k]; as tiles where params say `tiled`."""
-        rows = packed(case, weight)
+        rows = pack_experts(case, weight)
         return core_matrices(rows) if params.get("tiled") else rows
 
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
@@ -68,6 +68,6 @@ def refusal(case: GroupedCase, gpu: Gpu, sm: int) -> Refusal | None:
     return None
 
 
-def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
+def pack_experts(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
     """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
-    return interleaved_gate_up(weight) if case.epilogue == "swiglu" else weight
+    return interleave_gate_up(weight) if case.epilogue == "swiglu" else weight

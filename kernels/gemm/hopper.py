@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up, space, tile_of
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleave_gate_up, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES
@@ -60,7 +60,7 @@ class GemmHopper(HopperVariant):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w unchanged; for swiglu [2n, k] with 8 rows of gate, then the 8 matching rows of up, and so on."""
-        return interleaved_gate_up(weight) if case.gates else weight
+        return interleave_gate_up(weight) if case.gates else weight
 
 
 @register
@@ -92,9 +92,9 @@ class GemmHopperFp8(HopperVariant):
         """(values e4m3 [n, k], scales) as `quant.scaled.of_w` gives them, gate and up interleaved for swiglu."""
         from kernels.quant import scaled
 
-        return scaled.of_w(interleaved_gate_up(weight) if case.gates else weight, _granularity(case))
+        return scaled.of_w(interleave_gate_up(weight) if case.gates else weight, _granularity(case))
 
-    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    def round_arguments(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         return rounded(case, arguments)
 
 

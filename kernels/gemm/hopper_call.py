@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from kernels.check_args import C_TYPES, check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
 from kernels.dtypes import DTYPES
@@ -67,7 +67,7 @@ class HopperLinear(CudaCall):
             _fill_scales(params, case, x, x_scales, w_scales)
         allocate = self._allocate(m, x.device)
         if not m:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         added = self._padded(bias, residual)
         params["bias"] = 0 if added[0] is None else added[0].data_ptr()
         params["epsilon"] = eps

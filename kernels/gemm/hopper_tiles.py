@@ -122,6 +122,6 @@ def _pairs(case: LinearCase, columns: int) -> int:
     return -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
 
 
-def interleaved_gate_up(w: "torch.Tensor") -> "torch.Tensor":
+def interleave_gate_up(w: "torch.Tensor") -> "torch.Tensor":
     """[..., 2n, k], gate rows first, reordered as 8 rows of gate, then the 8 matching rows of up, and so on."""
     return w.unflatten(-2, (2, -1, INTERLEAVED)).transpose(-4, -3).flatten(-4, -2)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.config_lookup import config_of, resized
+from kernels.gemm.config_lookup import config_of, resize_config
 from kernels.gemm.skinny import CONFIG_PARAMS, WEIGHTS, RoundedWeights, streamed_refusal
 from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
@@ -63,15 +63,15 @@ class _LmHead(Variant):
         return ({"pdl": True, "dynamic": True}, *self.in_a_model) if dynamic else self.in_a_model
 
     def resized(self, case: LmHeadCase, params: dict[str, Any]) -> dict[str, Any]:
-        return resized(_configs(case), params, CONFIG_PARAMS)
+        return resize_config(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LmHeadCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,) or, for fp8 and nvfp4, (stream, row scales). Raises ValueError for another shape."""
-        from kernels.gemm.skinny_call import packed
+        from kernels.gemm.skinny_call import pack_weight
 
         if tuple(weight.shape) != (case.vocab, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.vocab}, {case.k}]")
-        return packed(_config_of(case, params), weight, case.dtype, False)
+        return pack_weight(_config_of(case, params), weight, case.dtype, False)
 
     def packing(self, case: LmHeadCase, params: dict[str, Any]) -> str:
         return packing_of(_config_of(case, params), gates=False)

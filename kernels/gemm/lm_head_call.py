@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.arrivals import ArrivalCounters
-from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
+from kernels.cuda.call import CudaCall, Prepared, Workspace, launch_nothing, pointers
 from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
@@ -82,7 +82,7 @@ class LmHeadArguments:
 
 
 class LmHead(CudaCall):
-    """f(x [m, k], w, ...) -> ids [m] int64, w as `packed` returns it; see `LmHeadSkinny.build`."""
+    """f(x [m, k], w, ...) -> ids [m] int64, w as `pack_weight` returns it; see `LmHeadSkinny.build`."""
 
     workspace = True
     open_layout = staticmethod(pointers)
@@ -111,7 +111,7 @@ class LmHead(CudaCall):
             check_out(out, (case.m,) if feedback is None else (case.m, 1), (torch.int64,))
         allocate = partial(torch.empty, case.m, dtype=torch.int64, device=x.device)
         if case.m == 0:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         at_once = config.at_once()
         compiled = build_of(config, case, self.counters is not None)
         blocks = config.groups(at_once)
@@ -121,7 +121,7 @@ class LmHead(CudaCall):
         if self.counters is not None:
             optional["counters"] = self.counters.of(w)
         params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=scores, n=case.vocab, **optional)
-        next_step = packed_feedback(feedback)
+        next_step = pack_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
             loaded = nvrtc.kernel(compiled, entry, MAX_SHARED_BYTES - CANDIDATES_BYTES)
@@ -135,7 +135,7 @@ class LmHead(CudaCall):
                 return launch("lm_head", ids.data_ptr(), arrivals, next_step)
 
             return Prepared(allocate, bind_one, workspace=scores)
-        settings = packed_settings(given.settings, given.top_k, case.vocab)
+        settings = pack_settings(given.settings, given.top_k, case.vocab)
         candidates = launch("lm_head_candidates", next_step)
         join = nvrtc.kernel(compiled, "lm_head_join")
 
@@ -165,13 +165,13 @@ class LmHead(CudaCall):
                 check_tensor(name, value, (case.m,), (getattr(torch, SETTING_DTYPES[name]),), layout="contiguous")
 
 
-def packed_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
+def pack_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
     """`SETTINGS` as a numpy scalar, zeros for what is None."""
     of_all = {"top_k": top_k} if isinstance(top_k, Tensor) else {"common_top_k": min(top_k, vocab)}
     return struct(SETTINGS, **settings, **of_all)
 
 
-def packed_feedback(feedback: TokenFeedback | None) -> Any:
+def pack_feedback(feedback: TokenFeedback | None) -> Any:
     """`FEEDBACK` as a numpy scalar. Raises ValueError unless the embedding's rows are aligned words of 16 bytes."""
     if feedback is None:
         return struct(FEEDBACK)

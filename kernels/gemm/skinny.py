@@ -97,15 +97,15 @@ class _Skinny(Variant):
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return config_lookup.resized(_configs(case), params, CONFIG_PARAMS)
+        return config_lookup.resize_config(_configs(case), params, CONFIG_PARAMS)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """(stream uint8,), of fp8 and nvfp4 with the scales of packed rows. Raises ValueError for another shape."""
-        from kernels.gemm.skinny_call import packed
+        from kernels.gemm.skinny_call import pack_weight
 
         if tuple(weight.shape) != (case.weight_rows, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
-        return packed(config_of(case, params), weight, case.dtype, case.gates)
+        return pack_weight(config_of(case, params), weight, case.dtype, case.gates)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
         return packing_of(config_of(case, params), case.gates)
@@ -126,9 +126,9 @@ class RoundedWeights:
     weights: str
 
     def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        from kernels.quant.absmax import quantised, values
+        from kernels.quant.absmax import quantise_absmax, values
 
-        return arguments | {"w": values(quantised(arguments["w"], self.weights))}
+        return arguments | {"w": values(quantise_absmax(arguments["w"], self.weights))}
 
 
 class _Lossy(RoundedWeights, _Skinny):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
-from kernels.cuda.call import CudaCall, Prepared, nothing, pointers
+from kernels.cuda.call import CudaCall, Prepared, launch_nothing, pointers
 from kernels.cuda.launch import Launch, struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
@@ -19,7 +19,7 @@ from kernels.gemm import skinny_pack as order
 from kernels.gemm.skinny_tiles import KINDS, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
 from kernels.ops.linear import LinearArguments
-from kernels.quant.absmax import quantised
+from kernels.quant.absmax import quantise_absmax
 
 SOURCE = Path(__file__).with_name("skinny.cu")
 
@@ -55,15 +55,15 @@ PARAMS = np.dtype(
 """`Params` of skinny_stream.cuh."""
 
 
-def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
+def pack_weight(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple[Tensor, ...]:
     """A weight [rows, k] as (stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32)."""
-    arranged = order.paired if gates else lambda rows: rows
+    arranged = order.pair_gate_up if gates else lambda rows: rows
     if config.kind == "same":
         return (order.pack_same(arranged(weight), config),)
-    own = quantised(weight, config.kind)
+    own = quantise_absmax(weight, config.kind)
     codes = arranged(own.codes.view(torch.uint8))
     if config.kind == "fp8":
-        return order.pack_fp8(codes, config), order.padded_rows(arranged(own.scales), config)
+        return order.pack_fp8(codes, config), order.pad_rows(arranged(own.scales), config)
     if config.kind == "nvfp4":
         placed = replace(own, codes=codes, scales=arranged(own.scales.view(torch.uint8)))
         scales = torch.full((config.units * config.unit_rows,), own.tensor_scale * 2**14, device=weight.device)
@@ -146,7 +146,7 @@ class SchedulerCounters:
 
 
 class SkinnyLinear(CudaCall):
-    """f(x [m, k], w [n, k], bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `packed` returns it.
+    """f(x [m, k], w [n, k], bias=None [n], residual=None [m, n], eps) -> y [m, n], w as `pack_weight` returns it.
     `prefetch_bytes` beyond the ring go into the L2 ahead; `late_trigger`: the next kernel begins when all weights are
     requested; `dynamic`: a scheduler assigns the last units.
     """
@@ -175,7 +175,7 @@ class SkinnyLinear(CudaCall):
             self._check(x, w, bias, residual, out)
         allocate = partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device)
         if case.m == 0:
-            return Prepared(allocate, lambda _: nothing)
+            return Prepared(allocate, lambda _: launch_nothing)
         at_once = config.at_once()
         given: dict[str, Any] = {"stream": w[0], "x": x, "bias": bias, "residual": residual, "n": case.n, "eps": eps}
         given |= {"row_scales": w[1] if len(w) > 1 else None, "late_trigger": self.late_trigger}

@@ -17,7 +17,7 @@ from kernels.quant.mxfp4 import BLOCK as MXFP4_BLOCK
 from kernels.quant.quantised_matrix import GROUP
 
 
-def paired(weight: Tensor) -> Tensor:
+def pair_gate_up(weight: Tensor) -> Tensor:
     """gate and up [2n, ...] as tiles of 8 gate rows and the 8 matching up rows; n is padded to a multiple of 8."""
     gate, up = weight.chunk(2)
     padded = [
@@ -96,7 +96,7 @@ def codes_of(word: int) -> int:
     return sum((half >> 12 & 8 | half >> 9 & 7) << 4 * i for i, half in enumerate(halves))
 
 
-def padded_rows(tensor: Tensor, config: TileConfig) -> Tensor:
+def pad_rows(tensor: Tensor, config: TileConfig) -> Tensor:
     """One value for each packed row; 0 for the padding rows of the last unit."""
     return pad(tensor, (0, config.units * config.unit_rows - tensor.shape[0]))
 

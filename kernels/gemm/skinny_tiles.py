@@ -173,7 +173,7 @@ class TileConfig:
 
 
 def packing_of(config: TileConfig, gates: bool) -> str:
-    """The name of the form that `kernels.gemm.skinny_call.packed` gives a weight."""
+    """The name of the form that `kernels.gemm.skinny_call.pack_weight` gives a weight."""
     return f"streamed {config.layout} gates={gates}"
 
 

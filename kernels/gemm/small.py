@@ -79,7 +79,7 @@ class _Small(Variant):
         return [{name: getattr(config, name) for name in CONFIG_PARAMS} for config in configs(case)[:TRIED]]
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:
-        return config_lookup.resized(configs(case), params, CONFIG_PARAMS)
+        return config_lookup.resize_config(configs(case), params, CONFIG_PARAMS)
 
 
 @register
@@ -105,7 +105,7 @@ class _Widened(_Small):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """The stream of `small_pack`. Raises ValueError when weight is not [weight_rows, k]."""
-        from kernels.gemm.skinny_pack import paired
+        from kernels.gemm.skinny_pack import pair_gate_up
         from kernels.gemm.small_pack import pack_fp8, pack_int8
         from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
@@ -113,8 +113,8 @@ class _Widened(_Small):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
         own = QUANTISERS[self.weights](weight)
         if case.gates:
-            blocks = None if own.block_scales is None else paired(own.block_scales)
-            own = QuantisedMatrix(paired(own.codes), paired(own.row_scales), blocks)
+            blocks = None if own.block_scales is None else pair_gate_up(own.block_scales)
+            own = QuantisedMatrix(pair_gate_up(own.codes), pair_gate_up(own.row_scales), blocks)
         return pack_int8(own) if self.weights == "int8" else pack_fp8(own)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:

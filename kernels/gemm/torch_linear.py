@@ -31,12 +31,12 @@ def _plain(case: LinearCase) -> "Callable[..., Any]":
         if case.normalises:
             y = y * (x.float().square().mean(dim=-1, keepdim=True) + eps).rsqrt().to(y.dtype)
             y = y if bias is None else y + bias
-        return finished(case, y, residual)
+        return apply_epilogue(case, y, residual)
 
     return product
 
 
-def finished(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
+def apply_epilogue(case: LinearCase, y: "torch.Tensor", residual: Any) -> Any:
     """The epilogue after product and bias: the residual's sum, swiglu, or (values e4m3 [m, n], scales [m, 1])."""
     import torch.nn.functional as F
 
@@ -237,6 +237,6 @@ class TorchScaled(Variant):
                 x_values, w_values.t(), scale_a=x_scales, scale_b=w_scales.t(), out_dtype=torch.bfloat16,
                 use_fast_accum=fast,
             )  # fmt: skip
-            return finished(case, y if bias is None else y + bias, residual)
+            return apply_epilogue(case, y if bias is None else y + bias, residual)
 
         return product

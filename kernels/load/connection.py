@@ -162,7 +162,7 @@ class Connections:
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> "tuple[asyncio.Transport, Connection]":
         address = self.address
         if address.handoff_fd is not None:
-            return await loop.create_connection(lambda: Connection(self.idle), sock=handed_off(address.handoff_fd))
+            return await loop.create_connection(lambda: Connection(self.idle), sock=hand_off(address.handoff_fd))
         return await loop.create_connection(
             lambda: Connection(self.idle),
             address.resolved or address.host,
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
             self._ended.set_result(None)
 
 
-def handed_off(handoff_fd: int) -> socket.socket:
+def hand_off(handoff_fd: int) -> socket.socket:
     """A new connection, whose other end is handed over. Raises OSError when the server is gone."""
     ours, theirs = socket.socketpair()
     with theirs, socket.socket(fileno=os.dup(handoff_fd)) as through:

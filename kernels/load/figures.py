@@ -18,7 +18,7 @@ FROM_THE_END = ("e2e", "batch_latency")
 """Metrics of a request's own end, which one that was cancelled has not."""
 
 
-def warmed_up(sent: LoadTrace) -> LoadTrace:
+def drop_warm_up(sent: LoadTrace) -> LoadTrace:
     """A load of unknown length: its steady part begins WARM_SHARE of its time after the first request was due."""
     begin = sent.exchanges[0].intended_ns
     return replace(sent, counted_from_ns=begin + round(WARM_SHARE * (sent.stopped_ns - begin)))

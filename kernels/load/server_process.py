@@ -24,7 +24,7 @@ class NotStarted(RuntimeError):
 _reserved: list[socket.socket] = []
 
 
-def reserved_port() -> int:
+def reserve_port() -> int:
     """A port of 127.0.0.1, bound and never listened at until this process ends: only a server that sets SO_REUSEADDR,
     as web servers do, can bind it as well.
     """
@@ -36,7 +36,7 @@ def reserved_port() -> int:
 
 
 @contextmanager
-def running(
+def run_server(
     command: Sequence[str], ready_url: str, log: Path, seconds: float, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs the command, waits for a 200 from `ready_url`, ends its whole group afterwards. Raises NotStarted."""

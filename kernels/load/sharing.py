@@ -68,7 +68,7 @@ class Sending:
             showing = asyncio.create_task(_show(Counts(self.processes, shared.fileno()), progress))
             answers = [asyncio.create_task(process.answer()) for process in processes]
             try:
-                return merged(await asyncio.gather(*answers))
+                return merge_results(await asyncio.gather(*answers))
             finally:
                 for task in (showing, *answers):
                     task.cancel()
@@ -100,7 +100,7 @@ async def _show(counts: Counts, progress: OnProgress) -> None:
         progress(counts)
 
 
-def merged(parts: list[LoadTrace]) -> LoadTrace:
+def merge_results(parts: list[LoadTrace]) -> LoadTrace:
     """Several generators' loads as one. A closed loop's steady part ends when the first stops sending, an open loop's
     when the last does, or, if some gave up, the first.
     """
@@ -119,7 +119,7 @@ def merged(parts: list[LoadTrace]) -> LoadTrace:
     )
 
 
-def most_processes(here: bool) -> int:
+def max_processes(here: bool) -> int:
     """The most processes that send load from this machine; `here` says that the server runs on it as well."""
     return max(1, usable_cpus() - (CPUS_OF_A_SERVER if here else 0))
 

@@ -97,7 +97,7 @@ def with_plan(server: ServerCommand, plan: Path, drafts: int = 0) -> ServerComma
     )
 
 
-def replaced_by_plan(log: str) -> list[str]:
+def plan_kernels_in_log(log: str) -> list[str]:
     """What vLLM's log says of the plan's kernels, `NAME in steps of … sequences`; [] where it runs without them."""
     lines = [line.partition(f"{PLAN}: ")[2].strip() for line in log.splitlines()]
     return [line for line in lines if line]

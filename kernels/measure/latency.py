@@ -75,7 +75,7 @@ def _since(served: ServedBatch, at_ns: int) -> float:
     return (at_ns - served.intended_ns) / NS_PER_MS
 
 
-def pooled(
+def pool_samples(
     served: Sequence[ServedBatch], metric: str, n: int | None = None, usd_per_hour: float | None = None
 ) -> list[float]:
     """The samples of a metric over all served batches, in the order they were served."""

@@ -10,7 +10,7 @@ from kernels.ops import BYTES, ModelCase, Weights
 from kernels.ops.model import last_only
 
 
-def uncounted(config: dict[str, Any]) -> str:
+def why_uncounted(config: dict[str, Any]) -> str:
     """Why the parameters that multiply a token are not known, as words behind "of"; "" where they are."""
     if unchosen_parameters(config) is None:
         return "a mixture of experts"
@@ -19,13 +19,13 @@ def uncounted(config: dict[str, Any]) -> str:
     return ""
 
 
-def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
+def why_unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
     """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
-    size = multiplied(config, parameters) * BYTES[weights]
-    return uncounted(config) or cached(size)
+    size = multiplied_parameters(config, parameters) * BYTES[weights]
+    return why_uncounted(config) or why_cached(size)
 
 
-def cached(weight_bytes: float) -> str:
+def why_cached(weight_bytes: float) -> str:
     """That the memory's bandwidth does not bound such weights, as words behind "of"; "" where it does."""
     if weight_bytes >= CACHED_BYTES:
         return ""
@@ -33,7 +33,7 @@ def cached(weight_bytes: float) -> str:
     return f"{mb:,.3g} MB of weights: under {CACHED_BYTES / 1e6:.0f} MB a GPU's cache may hold them"
 
 
-def multiplied(config: dict[str, Any], parameters: int) -> int:
+def multiplied_parameters(config: dict[str, Any], parameters: int) -> int:
     """The parameters that a token is multiplied by: all but an embedding that is only looked up, and other experts."""
     vocabulary, hidden = head_shape(config)
     return parameters - (0 if is_tied(config) else vocabulary * hidden) - (unchosen_parameters(config) or 0)
@@ -46,12 +46,12 @@ def request_case(
 
     As `kernels.model.model_case`, which asks the loaded model: every weight is read for every token, except an
     embedding that is only looked up and, of a mixture, the experts that one token does not have. None where the
-    configuration does not bound the time: `unbounded` says why.
+    configuration does not bound the time: `why_unbounded` says why.
     """
-    if unbounded(config, parameters, weights):
+    if why_unbounded(config, parameters, weights):
         return None
     vocabulary, hidden = head_shape(config)
-    taken = multiplied(config, parameters)
+    taken = multiplied_parameters(config, parameters)
     layers, experts = value(config, "layers"), expert_sizes(config)
     cache = batch * (prompt + tokens / 2) * kv_bytes_per_token(config, BYTES[weights])
     return ModelCase(

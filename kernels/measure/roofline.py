@@ -58,7 +58,7 @@ def _bounds(case: BaseCase, gpu: Gpu, ceilings: Mapping[str, object] | None) -> 
     return UNKNOWN_CHIP_MARGIN * best, UNKNOWN_CHIP_MARGIN * (read if isinstance(read, int | float) else 0.0)
 
 
-def in_burst(ceilings: Mapping[str, Any]) -> dict[str, Any]:
+def burst_rates(ceilings: Mapping[str, Any]) -> dict[str, Any]:
     """The ceilings of single calls after pauses, as kernels are timed; the only ones where one regime was measured."""
     return {**ceilings, **(ceilings.get("burst") or {})}
 

@@ -70,7 +70,7 @@ class Timer(Protocol):
     def __call__(self, call: Call, watch: Watch | None = None) -> float: ...
 
 
-def interleaved(
+def time_interleaved(
     calls: Mapping[str, Call],
     device: torch.device | str,
     rule: StoppingRule | None = None,
@@ -204,7 +204,7 @@ SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MAX_BUSY_CALLS = 0.3, 9, 20.0, 1000
 
 
 @torch.no_grad()
-def settled(call: Call, device: torch.device, timer: Timer | None = None) -> Timing | None:
+def time_settled(call: Call, device: torch.device, timer: Timer | None = None) -> Timing | None:
     """A call's time, cache cold, while the GPU does that work without a pause, clocks down; None on a CPU."""
     if device.type != "cuda" and timer is None:
         return None

@@ -196,7 +196,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def _show(timeline: trace.Timeline, layer: int) -> None:
     """The summary and one layer of some SMs as text."""
-    print("\n".join(trace.drawing(timeline, layer, range(0, timeline.sms, -(-timeline.sms // MAX_DRAWN)))))
+    print("\n".join(trace.draw_activity(timeline, layer, range(0, timeline.sms, -(-timeline.sms // MAX_DRAWN)))))
     print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
     for name, spent in trace.summary(timeline).items():
         print(f"{name:18}" + "".join(f"{us:10.1f}" for us in spent))

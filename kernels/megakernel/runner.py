@@ -31,7 +31,7 @@ from kernels.model.rounding import Rounding
 from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
-from kernels.ops.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, expand_samplings
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.readers import LOOK_NS
 
@@ -39,7 +39,7 @@ MAX_FORCED_STEPS = 1024
 """Steps of one teacher-forced launch."""
 
 
-def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
+def allocate_pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
     """Pinned host memory of `count` int32, and a numpy view of it. The memory must outlive the view."""
     memory = cupy.cuda.alloc_pinned_memory(4 * count)
     array = np.frombuffer(memory, np.int32, count)
@@ -98,7 +98,7 @@ class MegakernelRunner(Runner):
         self._shard = shard_of(self.shape, len(self._gpus), self.weights)
         self._variants = variants
         self._prompts: PromptReader | None = None
-        self._cancel = pinned(1, 0)
+        self._cancel = allocate_pinned(1, 0)
         self._beside = torch.cuda.Stream(weight.device)
 
     @torch.no_grad()
@@ -155,14 +155,14 @@ class MegakernelRunner(Runner):
         """
         check_request(prompt, tokens)
         batch, length = prompt.shape
-        greedy = all(how.greedy for how in of_batch(sampling, batch))
+        greedy = all(how.greedy for how in expand_samplings(sampling, batch))
         if self._prompts is None or not self._prompts.fits(batch, length, tokens):
             self.prepare(batch, length, tokens)
         prompts, machine = self._prompts, self._machine
         assert prompts is not None
         assert machine is not None
         prompts.capture(length)
-        memory, made = pinned(tokens * batch, -1)
+        memory, made = allocate_pinned(tokens * batch, -1)
         self._cancel[1][0] = 0
         before = machine.launches
         start_ns = time.monotonic_ns()
@@ -265,7 +265,7 @@ class MegakernelRunner(Runner):
         for at in range(start, length, MAX_FORCED_STEPS):
             count = min(MAX_FORCED_STEPS, length - at)
             made = torch.empty(count, batch, vocab, dtype=torch.float32, device=machine.gpu)
-            memory, host = pinned(count * batch, -1)
+            memory, host = allocate_pinned(count * batch, -1)
             forced = filled[at : at + count + 1].contiguous()
             with self._waiting_for(machine):
                 machine.launch(DecodeRequest(forced, at, count, forced=forced, logits=made), host, self._cancel[1])

@@ -86,7 +86,7 @@ class BoundVariants:
         packing = bound.variant.packing(bound.case, bound.params)
         slot = (weight.data_ptr(), packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:
-            folded = weight if norm is None else folded_in(weight, norm)
+            folded = weight if norm is None else fold_norm(weight, norm)
             self._packed[slot] = (bound.variant.pack(bound.case, bound.params, folded), weight, norm)
         return self._packed[slot][0]
 
@@ -109,7 +109,7 @@ class BoundVariants:
         return None
 
 
-def folded_in(weight: Tensor, norm: Tensor) -> Tensor:
+def fold_norm(weight: Tensor, norm: Tensor) -> Tensor:
     """weight [n, k] · norm [k], rounded once; the weight itself where the norm changes nothing."""
     if bool((norm == 1).all()):
         return weight

@@ -114,7 +114,7 @@ class Decoder:
             raise ValueError(f"the compact decoder cannot run this model: {reason}")
         config, core = model.config, model.model
         by = multipliers(config.to_dict())
-        self.embedding: Tensor = multiplied_embedding(core.embed_tokens, by.embedding)
+        self.embedding: Tensor = scale_embedding(core.embed_tokens, by.embedding)
         norm = norm_of(config, core, "norm")
         assert norm is not None
         self.norm: Tensor = norm if by.logits == 1 else norm * by.logits
@@ -127,7 +127,7 @@ class Decoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocab] of normed hidden states [..., hidden]."""
-        return capped(F.linear(hidden, self.lm_head), self.logit_cap)
+        return softcap(F.linear(hidden, self.lm_head), self.logit_cap)
 
     def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
         """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them. Where some
@@ -153,7 +153,7 @@ class Decoder:
         ]
 
 
-def multiplied_embedding(module: Any, by: float) -> Tensor:
+def scale_embedding(module: Any, by: float) -> Tensor:
     """The table times a factor; all decoders of a model share it."""
     weight: Tensor = module.weight.detach()
     if by == 1:
@@ -218,7 +218,7 @@ def layer_shape(config: Any, layer: Any) -> LayerShape:
     )
 
 
-def capped(x: Tensor, cap: float | None) -> Tensor:
+def softcap(x: Tensor, cap: float | None) -> Tensor:
     """cap · tanh(x / cap) in float32, so that no two numbers of a lower precision become equal; x where cap is None."""
     return x if cap is None else cap * torch.tanh(x.float() / cap)
 
@@ -264,7 +264,7 @@ def masked_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, scale=shape.scaling, enable_gqa=grouped
         )
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-    scores = capped(q @ k.transpose(-1, -2) * shape.scaling, shape.softcap)
+    scores = softcap(q @ k.transpose(-1, -2) * shape.scaling, shape.softcap)
     return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1).to(v.dtype) @ v
 
 
@@ -288,7 +288,7 @@ def decode_attention(
     length, kv_heads, window = k.shape[1], k.shape[2], shape.window
     grouped = q.view(batch, kv_heads, heads // kv_heads, 1, head_dim).float()
     k, v = (x.transpose(1, 2)[:, :, None].float() for x in (k, v))  # [b, kv_h, 1, length, d]
-    scores = capped((grouped * k).sum(-1) * shape.scaling, shape.softcap)  # [b, kv_h, group, length]
+    scores = softcap((grouped * k).sum(-1) * shape.scaling, shape.softcap)  # [b, kv_h, group, length]
     at = torch.arange(length, device=q.device)
     seen = at <= position
     if window is not None and window < length:

@@ -9,9 +9,9 @@ from kernels import registry
 from kernels.cuda.current import current
 from kernels.cuda.nvrtc import Build
 from kernels.dtypes import DTYPE_NAMES
-from kernels.gemm.hopper_tiles import interleaved_gate_up
+from kernels.gemm.hopper_tiles import interleave_gate_up
 from kernels.hardware import Gpu
-from kernels.measure.timing import StoppingRule, interleaved
+from kernels.measure.timing import StoppingRule, time_interleaved
 from kernels.model.experts import Experts, experts_of, is_sparse, swiglu, torch_grouped
 from kernels.model.layer_cases import expert_cases
 from kernels.tiles.core_matrices import TILE, core_matrices
@@ -49,16 +49,16 @@ def tiles_of(model: Any) -> "torch.Tensor":
     size = gate_up[0].numel() + down[0].numel()
     tiles = torch.empty(len(layers), len(gate_up), size, dtype=gate_up.dtype, device=gate_up.device)
     for w, into in zip(layers, tiles, strict=True):
-        for part, matrix in zip(_parts(w.down, into), (in_units(w), w.down), strict=True):
+        for part, matrix in zip(_parts(w.down, into), (interleave_units(w), w.down), strict=True):
             part.copy_(core_matrices(matrix.detach()))
     _COPIES[model] = ref(tiles)
     return tiles
 
 
-def in_units(w: Experts) -> "torch.Tensor":
+def interleave_units(w: Experts) -> "torch.Tensor":
     """Gate and up [experts, 2 · inner, hidden] as 8 rows of the gate and 8 of up in turn."""
     if w.activation == "silu":
-        return interleaved_gate_up(w.gate_up)
+        return interleave_gate_up(w.gate_up)
     return w.gate_up.unflatten(1, (-1, 8, 2)).transpose(2, 3).flatten(1, 3)
 
 
@@ -131,7 +131,7 @@ def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     for m in TIMED:
         x, offs = _rows_of(w, m)
         calls = {name: _products(own, m, x, offs) for name, own in (("rows", w), ("tiles", tiled))}
-        times = interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
+        times = time_interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
         if times["tiles"].ms > MAX_SLOWDOWN * times["rows"].ms:
             took = f"{times['tiles'].ms:.3g} ms of tiles, {times['rows'].ms:.3g} of rows"
             raise ValueError(f"the products of a layer for {m} tokens take {took}")

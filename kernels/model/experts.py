@@ -120,7 +120,7 @@ def unchosen_parameters(config: Any, mlp: Any) -> int:
     return size * (experts - config.num_experts_per_tok)
 
 
-def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
+def route(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
     """Weights [m, top_k] float32 and ids [m, top_k] int64 that the router's logits [m, experts] choose."""
     chances = torch.softmax(logits, dim=-1, dtype=torch.float32)
     topk_weights, topk_ids = chances.topk(w.top_k, dim=-1)
@@ -129,7 +129,7 @@ def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
     return topk_weights.to(logits.dtype).float() if w.rounded else topk_weights, topk_ids
 
 
-def ordered(topk_ids: Tensor, experts: int) -> Order:
+def order_by_expert(topk_ids: Tensor, experts: int) -> Order:
     """The order of the rows of `topk_ids` [m, top_k] by expert, and by token where the expert is the same."""
     sorted_experts, order = topk_ids.flatten().sort(stable=True)
     offs = torch.searchsorted(sorted_experts, torch.arange(experts, device=topk_ids.device), right=True, out_int32=True)
@@ -137,19 +137,19 @@ def ordered(topk_ids: Tensor, experts: int) -> Order:
     return Order(order // topk_ids.shape[1], offs, inverse.view_as(topk_ids))
 
 
-def combined(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
+def combine_experts(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
     """[m, hidden] in y's dtype: each token's rows of y [m · top_k, hidden] times weights, summed in float32."""
     return (y[inverse].float() * topk_weights[..., None]).sum(1).to(y.dtype)
 
 
-def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
-    """The weights of `routed`, and the order of the rows that it chooses."""
-    topk_weights, topk_ids = routed(logits, w)
-    return topk_weights, ordered(topk_ids, len(w.router))
+def route_and_order(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
+    """The weights of `route`, and the order of the rows that it chooses."""
+    topk_weights, topk_ids = route(logits, w)
+    return topk_weights, order_by_expert(topk_ids, len(w.router))
 
 
 class Routing(NamedTuple):
-    """`placed` and `combined`, or kernels in their place."""
+    """`route_and_order` and `combine_experts`, or kernels in their place."""
 
     placed: Callable[[Tensor, Experts], tuple[Tensor, Order]]
     combined: Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -258,4 +258,4 @@ def _masked(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     return y
 
 
-TORCH_ROUTING = Routing(placed, combined)
+TORCH_ROUTING = Routing(route_and_order, combine_experts)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.cuda.triton_launch import launched
+from kernels.cuda.triton_launch import launch_once
 from kernels.model.experts import Experts, Order, Routing
 
 BLOCKS, COLUMNS, WARPS = (128, 1024), 512, 4
@@ -138,49 +138,49 @@ def constants_of(w: Experts) -> RouteConstants:
     return RouteConstants(block, w.top_k, top_k_block, w.normalised, w.rounded)
 
 
-def placed(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
-    """See `kernels.model.experts.placed`; a few tokens in one kernel."""
+def route_and_order(logits: Tensor, w: Experts) -> tuple[Tensor, Order]:
+    """See `kernels.model.experts.route_and_order`; a few tokens in one kernel."""
     (m, experts), constants = logits.shape, constants_of(w)._replace(TOKENS=triton.next_power_of_2(len(logits)))
     rows = constants.TOKENS * constants.TOP_K_BLOCK
     if rows > FEW_ROWS or rows * constants.BLOCK > FEW_PAIRS:
-        topk_weights, topk_ids = routed(logits, w)
-        return topk_weights, ordered(topk_ids, experts)
+        topk_weights, topk_ids = route(logits, w)
+        return topk_weights, order_by_expert(topk_ids, experts)
     topk_weights = torch.empty(m, w.top_k, dtype=torch.float32, device=logits.device)
     token, inverse = (torch.empty(m, w.top_k, dtype=torch.int64, device=logits.device) for _ in range(2))
     offs = torch.empty(experts, dtype=torch.int32, device=logits.device)
     arguments, outputs = (logits, topk_weights, token, offs, inverse, m, experts), (topk_weights, token, offs, inverse)
-    launched(_place_tokens, (1,), (*arguments, constants), outputs, num_warps=WARPS)
+    launch_once(_place_tokens, (1,), (*arguments, constants), outputs, num_warps=WARPS)
     return topk_weights, Order(token.view(-1), offs, inverse)
 
 
-def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
-    """See `kernels.model.experts.routed`; the ids are int32."""
+def route(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
+    """See `kernels.model.experts.route`; the ids are int32."""
     m, experts = logits.shape
     topk_weights = torch.empty(m, w.top_k, dtype=torch.float32, device=logits.device)
     topk_ids = torch.empty(m, w.top_k, dtype=torch.int32, device=logits.device)
     outputs = topk_weights, topk_ids
-    launched(_route_tokens, (m,), (logits, *outputs, experts, constants_of(w)), outputs, num_warps=1)
+    launch_once(_route_tokens, (m,), (logits, *outputs, experts, constants_of(w)), outputs, num_warps=1)
     return topk_weights, topk_ids
 
 
-def ordered(topk_ids: Tensor, experts: int) -> Order:
-    """See `kernels.model.experts.ordered`; `topk_ids` is int32 and contiguous."""
+def order_by_expert(topk_ids: Tensor, experts: int) -> Order:
+    """See `kernels.model.experts.order_by_expert`; `topk_ids` is int32 and contiguous."""
     token, inverse = (torch.empty(topk_ids.shape, dtype=torch.int64, device=topk_ids.device) for _ in range(2))
     offs = torch.empty(experts, dtype=torch.int32, device=topk_ids.device)
     rows = topk_ids.numel()
     constants = topk_ids.shape[1], BLOCKS[rows > BLOCKS[0]]
     arguments = topk_ids, token, offs, inverse, rows, *constants
-    launched(_order_rows, (experts,), arguments, (token, offs), num_warps=WARPS)
+    launch_once(_order_rows, (experts,), arguments, (token, offs), num_warps=WARPS)
     return Order(token.view(-1), offs, inverse)
 
 
-def combined(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
-    """See `kernels.model.experts.combined`; the columns of y are contiguous."""
+def combine_experts(y: Tensor, topk_weights: Tensor, inverse: Tensor) -> Tensor:
+    """See `kernels.model.experts.combine_experts`; the columns of y are contiguous."""
     (m, top_k), hidden = inverse.shape, y.shape[1]
     out = torch.empty(m, hidden, dtype=y.dtype, device=y.device)
     arguments = y, topk_weights, inverse, out, hidden, y.stride(0), top_k, COLUMNS
-    launched(_combine_rows, (m, triton.cdiv(hidden, COLUMNS)), arguments, out, num_warps=WARPS)
+    launch_once(_combine_rows, (m, triton.cdiv(hidden, COLUMNS)), arguments, out, num_warps=WARPS)
     return out
 
 
-ROUTING = Routing(placed, combined)
+ROUTING = Routing(route_and_order, combine_experts)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
-from kernels.model.bound_variants import BoundVariant, BoundVariants, folded_in
+from kernels.model.bound_variants import BoundVariant, BoundVariants, fold_norm
 from kernels.model.products import Rows, Stream
 from kernels.model.state import State
 from kernels.ops import LmHeadCase
@@ -51,7 +51,7 @@ class Head:
         """Logits [..., vocab] of a residual stream [..., hidden], with the head's weight as the plan holds it."""
         model, norm, weight = self._model, self._model.norm, self._model.lm_head
         if self._advances_token:
-            norm, weight = torch.ones_like(norm), folded_in(weight, norm)
+            norm, weight = torch.ones_like(norm), fold_norm(weight, norm)
         hidden = decoder.rms_norm(x, norm, model.eps)
         weight = self._variants.rounded(self._bound, weight, hidden)
-        return decoder.capped(F.linear(hidden, weight), model.logit_cap)
+        return decoder.softcap(F.linear(hidden, weight), model.logit_cap)

@@ -48,14 +48,14 @@ def _shape(model: PreTrainedModel, batch: int, length: int) -> tuple[int, ...]:
     raise ValueError(f"{type(model).__name__} takes {model.main_input_name}, which the workbench cannot make up")
 
 
-def placed(model: PreTrainedModel, main: torch.Tensor) -> torch.Tensor:
+def place_input(model: PreTrainedModel, main: torch.Tensor) -> torch.Tensor:
     """The main input on the model's device and, unless it is ids, in the model's precision."""
     return main.to(model.device, model.dtype if main.is_floating_point() else main.dtype)
 
 
 def forward_inputs(model: PreTrainedModel, main: torch.Tensor) -> dict[str, torch.Tensor]:
     """Arguments of the model's forward for its main input, any device. Encoder-decoders decode their start token."""
-    inputs = {model.main_input_name: placed(model, main)}
+    inputs = {model.main_input_name: place_input(model, main)}
     if "decoder_input_ids" in inspect.signature(model.forward).parameters:
         start = getattr(model.config, "decoder_start_token_id", None) or 0
         inputs["decoder_input_ids"] = torch.full((len(main), 1), start, device=model.device)

@@ -43,7 +43,7 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     hidden = _made(whole, "model.norm", seed, device)(hidden)
     head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
     cap = multipliers(whole.config.to_dict()).logit_cap
-    return torch.cat([decoder.capped(F.linear(rows, head).cpu() / divisor, cap) for rows in hidden.split(1)])
+    return torch.cat([decoder.softcap(F.linear(rows, head).cpu() / divisor, cap) for rows in hidden.split(1)])
 
 
 def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:

@@ -75,7 +75,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     packed = hasattr(attention, "qkv_proj")
     qkv = [attention.qkv_proj] if packed else [attention.q_proj, attention.k_proj, attention.v_proj]
     behind = hasattr(layer, "post_feedforward_layernorm")
-    matrices, biases = (joined(qkv, name, pack) for name in ("weight", "bias"))
+    matrices, biases = (join_tensors(qkv, name, pack) for name in ("weight", "bias"))
     if (order := rotary_order(config.to_dict())) is not None:
         matrices, biases = (_reordered(config, attention, parts, order) for parts in (matrices, biases))
     return Weights(
@@ -95,7 +95,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     )
 
 
-def in_fp8(layers: Sequence[Weights]) -> bool:
+def is_fp8(layers: Sequence[Weights]) -> bool:
     """Whether every matrix that all tokens multiply was stored in e4m3 with a scale for each row."""
     return all(stored_row_scales([matrix]) is not None for layer in layers for matrix in layer.streamed)
 
@@ -129,15 +129,15 @@ def norm_of(config: Any, owner: Any, name: str) -> Tensor | None:
 def _dense(config: Any, mlp: Any, pack: bool) -> Dense:
     gate_up = [mlp.gate_up_proj] if hasattr(mlp, "gate_up_proj") else [mlp.gate_proj, mlp.up_proj]
     return Dense(
-        gate_up=joined(gate_up, "weight", pack),
-        gate_up_bias=joined(gate_up, "bias", pack),
+        gate_up=join_tensors(gate_up, "weight", pack),
+        gate_up_bias=join_tensors(gate_up, "bias", pack),
         down=mlp.down_proj.weight,
         down_bias=mlp.down_proj.bias,
         activation=GATES[activation(config.to_dict())],  # type: ignore[arg-type]
     )
 
 
-def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
+def join_tensors(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
     """The modules' tensors; when packed, one. Their parameters become views of its rows, so that no later decoder moves
     what an earlier one's CUDA graph reads.
     """

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from kernels.cuda.graphs import captured, captured_together
+from kernels.cuda.graphs import capture_graph, capture_graph_of_several
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.head import Head
@@ -98,5 +98,5 @@ class Bucket:
             state.position.zero_()
             self.stream = one_pass.run(self.ids, length)
 
-        run = captured_together(prefill, devices) if devices else captured(prefill, length.device)
+        run = capture_graph_of_several(prefill, devices) if devices else capture_graph(prefill, length.device)
         self.run: Callable[[], object] = run

@@ -8,9 +8,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from kernels.model.bound_variants import folded_in
+from kernels.model.bound_variants import fold_norm
 from kernels.model.layer_weights import Weights, weights_of
-from kernels.quant.formats import FP8_LAYERS, of_head
+from kernels.quant.formats import FP8_LAYERS, head_precision
 from kernels.quant.gptq import gptq
 from kernels.quant.quantised_matrix import QUANTISERS, QuantisedMatrix
 
@@ -50,7 +50,7 @@ class RoundedWeights:
 
 
 @torch.no_grad()
-def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
+def round_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
     """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, nvfp4 or a form of fp8 or
     int4. A model that was stored in fp8 keeps its codes, whatever the rounding.
 
@@ -68,14 +68,14 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
         moments, head = _moments(model, compact, part, ids)
         rounded = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
         layers += [{name: codes[at] for name, codes in rounded.items()} for at in range(len(part))]
-    apart = of_head(weights) != weights
+    apart = head_precision(weights) != weights
     lm_head = head_codes(compact, weights) if apart else gptq(compact.lm_head[None], head[None], weights)[0]
     return RoundedWeights(layers, lm_head)
 
 
 def head_codes(compact: Any, weights: str) -> QuantisedMatrix | None:
     """The LM head of a decoder in `weights`, rounded to nearest; None where it stays in 16 bits."""
-    precision = of_head(weights)
+    precision = head_precision(weights)
     return QUANTISERS[precision](compact.lm_head) if precision else None
 
 
@@ -93,7 +93,7 @@ def _held_bytes(weight: Tensor) -> int:
     return 4 * columns * (2 * columns + rows)
 
 
-def rounded_decoder(compact: Any, rounded: RoundedWeights) -> Any:
+def round_decoder(compact: Any, rounded: RoundedWeights) -> Any:
     """The compact decoder with the values of `rounded`; what it was made from stays as it is."""
     compact.layers = [
         layer._replace(
@@ -120,7 +120,7 @@ def with_folded_norms(compact: Any) -> Any:
         )
         for layer in compact.layers
     ]
-    compact.lm_head, compact.norm = folded_in(compact.lm_head, compact.norm), torch.ones_like(compact.norm)
+    compact.lm_head, compact.norm = fold_norm(compact.lm_head, compact.norm), torch.ones_like(compact.norm)
     return compact
 
 
@@ -129,7 +129,7 @@ def _ones(norm: Tensor | None) -> Tensor | None:
 
 
 def _folded(weights: tuple[Tensor, ...], norm: Tensor | None) -> tuple[Tensor, ...]:
-    return weights if norm is None else tuple(folded_in(weight, norm) for weight in weights)
+    return weights if norm is None else tuple(fold_norm(weight, norm) for weight in weights)
 
 
 def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from kernels.ops.base import BLOCK_ELEMENTS, BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, keys_of, shuffled_pages
+from kernels.ops.paged_kv import PAGE_SIZE, keys_of, shuffle_pages
 
 if TYPE_CHECKING:
     import torch
@@ -225,7 +225,7 @@ def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tens
     if case.kv_lengths is not None:
         arguments["lengths"] = torch.tensor(case.kv_lengths, dtype=torch.int32, device=k.device)
     per_sequence = -(-case.kv_len // page_size)
-    table, pages = shuffled_pages(case.batch, per_sequence, make.generator)
+    table, pages = shuffle_pages(case.batch, per_sequence, make.generator)
     for name in ("k", "v"):
         slots = arguments[name]
         if case.paged:

@@ -71,14 +71,14 @@ class FftConvCase(BaseCase):
         return arguments | ({"d": make.normal(self.width).float()} if self.skip else {})
 
     def reference(self, arguments: Arguments) -> Outputs:
-        return (convolved(self, **arguments),)
+        return (convolve(self, **arguments),)
 
     def native(self, arguments: Arguments) -> Outputs:
         wide = {name: value.float() for name, value in arguments.items()}
-        return (convolved(self, **wide).to(arguments["u"].dtype),)
+        return (convolve(self, **wide).to(arguments["u"].dtype),)
 
 
-def convolved(
+def convolve(
     case: FftConvCase,
     u: "Tensor",
     w: "Tensor",
@@ -90,7 +90,7 @@ def convolved(
     import torch
 
     n = transform_length(case)
-    spectrum = torch.fft.rfft(folded(case, w), n=n)
+    spectrum = torch.fft.rfft(fold_taps(case, w), n=n)
     y, step = torch.empty_like(u), max(1, BLOCK_ELEMENTS // (case.batch * n))
     for channels in torch.arange(case.width).split(step):
         part = slice(int(channels[0]), int(channels[-1]) + 1)
@@ -102,7 +102,7 @@ def convolved(
     return y
 
 
-def folded(case: FftConvCase, w: "Tensor") -> "Tensor":
+def fold_taps(case: FftConvCase, w: "Tensor") -> "Tensor":
     """The taps that count, at most `length` of them: later ones are cut off or, if circular, added to earlier ones."""
     import torch.nn.functional as F
 

@@ -45,10 +45,10 @@ class GatedCase(BaseCase):
         return {"gate_up": make.normal(self.m, 2 * self.n, scale=scale)}
 
     def reference(self, arguments: Arguments) -> Outputs:
-        return (gated(self, **arguments),)
+        return (apply_gate(self, **arguments),)
 
 
-def gated(case: GatedCase, gate_up: "torch.Tensor") -> "torch.Tensor":
+def apply_gate(case: GatedCase, gate_up: "torch.Tensor") -> "torch.Tensor":
     """y [m, n] = activation(gate) · up of gate_up [m, 2n]; gelu is the tanh form, as language models use it."""
     import torch.nn.functional as F
 

@@ -118,7 +118,7 @@ class LinearCase(BaseCase):
         return arguments | {"x": block_scaled.operand(x, block) if block else scaled.of_x(x, self.scales)}
 
     def comparable(self, outputs: Outputs) -> Outputs:
-        return (multiplied_out(*outputs),) if self.epilogue == "quantise" and len(outputs) == 2 else outputs
+        return (apply_scales(*outputs),) if self.epilogue == "quantise" and len(outputs) == 2 else outputs
 
 
 class LinearArguments(NamedTuple):
@@ -143,7 +143,7 @@ def linear(
 
     `rmsnorm_scale` divides each row by the root mean square of its x, before a bias or swiglu; the norm's own weight is
     folded into w. `quantise` is the plain product here: a variant returns it as (values, scales), and the gate
-    multiplies them (`multiplied_out`).
+    multiplies them (`apply_scales`).
     """
     import torch
 
@@ -159,7 +159,7 @@ def linear(
     return y
 
 
-def multiplied_out(values: "torch.Tensor", scales: "torch.Tensor") -> "torch.Tensor":
+def apply_scales(values: "torch.Tensor", scales: "torch.Tensor") -> "torch.Tensor":
     """values [m, n] times scales, float32: [m, 1] one a row, [m, ⌈n / 128⌉] one for each 128 columns of a row."""
     if scales.shape[1] > 1:
         scales = scales.repeat_interleave(128, dim=1)[:, : values.shape[1]]

@@ -17,7 +17,7 @@ from kernels.ops.base import (
     SamplingKind,
     Weights,
 )
-from kernels.ops.oracle import Failed, Oracle, Tolerance
+from kernels.ops.oracle import ErrorComparison, Failed, Oracle
 from kernels.ops.sampling import Sampling as Draw
 from kernels.ops.sampling import choose, gumbel
 
@@ -137,7 +137,7 @@ class ArgmaxOracle(Oracle):
 
     logits: "Tensor"
 
-    def _compare(self, position: int, output: "Tensor", when: str) -> list[Tolerance]:
+    def _compare(self, position: int, output: "Tensor", when: str) -> list[ErrorComparison]:
         _check_ids(output, self.logits.shape[1], when)
         best, scale = self.logits.max(dim=-1).values, float(self.logits.abs().max())
         short, torchs = (
@@ -145,7 +145,7 @@ class ArgmaxOracle(Oracle):
             for ids in (output, self.own[position])
         )
         limit = 2 * torchs + self.rounding
-        return [Tolerance(short, limit, short <= limit)]
+        return [ErrorComparison(short, limit, short <= limit)]
 
 
 @dataclass
@@ -157,7 +157,7 @@ class SampledOracle(Oracle):
     logits: "Tensor"
     settings: Arguments
 
-    def _compare(self, position: int, output: "Tensor", when: str) -> list[Tolerance]:
+    def _compare(self, position: int, output: "Tensor", when: str) -> list[ErrorComparison]:
         import torch
 
         _check_ids(output, self.logits.shape[1], when)
@@ -166,7 +166,7 @@ class SampledOracle(Oracle):
         coldest = float(heat[heat > 0].min()) if bool((heat > 0).any()) else 1.0
         size = math.sqrt(self.logits.shape[1]) * max(1.0, float(self.logits.abs().max()) / coldest)
         limit = 2 * torchs + torch.finfo(torch.float32).eps * (23 + size)
-        return [Tolerance(off, limit, off <= limit)]
+        return [ErrorComparison(off, limit, off <= limit)]
 
 
 def _check_ids(ids: "Tensor", vocab: int, when: str) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from kernels.ops.base import MODEL_BYTES, BaseCase, Weights
-from kernels.quant.formats import of_dense
+from kernels.quant.formats import dense_precision
 
 
 class ModelCase(BaseCase):
@@ -59,7 +59,7 @@ class ModelCase(BaseCase):
 
     def with_weights(self, weights: str) -> "ModelCase":
         """The same with its parameters in another precision; in MXFP4 those of experts alone."""
-        lowered = self.parameters if of_dense(weights) else self.expert_parameters or 0
+        lowered = self.parameters if dense_precision(weights) else self.expert_parameters or 0
         fewer = lowered * (MODEL_BYTES[self.weights] - MODEL_BYTES[weights])
         return self.model_copy(update={"weights": weights, "bytes_per_token": self.bytes_per_token - fewer})
 

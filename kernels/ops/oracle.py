@@ -15,7 +15,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class ErrorComparison:
     """One comparison: relative error, relative limit, and whether it holds."""
 
     error: float
@@ -40,14 +40,14 @@ class Oracle:
     def shapes(self) -> "list[tuple[torch.Size, torch.dtype]]":
         return [(tensor.shape, tensor.dtype) for tensor in self.own]
 
-    def compare_all(self, outputs: "Sequence[torch.Tensor]", when: str) -> Iterator[Tolerance]:
+    def compare_all(self, outputs: "Sequence[torch.Tensor]", when: str) -> Iterator[ErrorComparison]:
         """The comparisons of all outputs. Raises Failed for another number of outputs, and as `compare`."""
         if len(outputs) != len(self.truth):
             raise Failed(f"It returned {len(outputs)} outputs where the op has {len(self.truth)}.")
         for position, output in enumerate(outputs):
             yield from self.compare(position, output, when)
 
-    def compare(self, position: int, output: "torch.Tensor", when: str) -> list[Tolerance]:
+    def compare(self, position: int, output: "torch.Tensor", when: str) -> list[ErrorComparison]:
         """The comparisons of one output; none for an empty one. Raises Failed for a wrong shape or a missing value."""
         truth = self.truth[position]
         if output.shape != truth.shape:
@@ -66,7 +66,7 @@ class Oracle:
         most = 2 * float(torchs.abs().max()) + self.rounding * largest
         return max(largest, 1e-300), most, 2 * rms(torchs) + self.rounding * rms(truth)
 
-    def _compare(self, position: int, output: "torch.Tensor", when: str) -> list[Tolerance]:
+    def _compare(self, position: int, output: "torch.Tensor", when: str) -> list[ErrorComparison]:
         missing = int((~output.isfinite()).sum())
         if missing:
             raise Failed(
@@ -76,7 +76,7 @@ class Oracle:
         difference = output.double() - self.truth[position]
         scale, most, spread = self._limits[position]
         errors = ((float(difference.abs().max()), most), (rms(difference), spread))
-        return [Tolerance(error / scale, limit / scale, error <= limit) for error, limit in errors]
+        return [ErrorComparison(error / scale, limit / scale, error <= limit) for error, limit in errors]
 
 
 def rms(values: "torch.Tensor") -> float:

@@ -26,12 +26,12 @@ def slots(
     return page_table.long()[sequence, token // page_size], token % page_size
 
 
-def scaled(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
+def scale_kv(rows: "torch.Tensor", scale: "torch.Tensor") -> "torch.Tensor":
     """Keys or values [..., kv_heads, head_dim] divided by their head's scale, cut off at the largest e4m3."""
     return (rows / scale[:, None]).clamp(-E4M3_MAX, E4M3_MAX)
 
 
-def shuffled_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
+def shuffle_pages(batch: int, per_sequence: int, generator: "torch.Generator") -> "tuple[torch.Tensor, int]":
     """A page table [batch, per_sequence] int32 of distinct pages, shuffled, and their number, one unused."""
     import torch
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, scaled, shuffled_pages, slots
+from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, scale_kv, shuffle_pages, slots
 from kernels.quant.formats import E4M3_MAX
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RopeCase(BaseCase):
         per_sequence = (self.q_len + SPARE_SLOTS) // page_size + 1
         shape, table = (self.batch, per_sequence * page_size), {}
         if self.paged:
-            page_table, pages = shuffled_pages(self.batch, per_sequence, make.generator)
+            page_table, pages = shuffle_pages(self.batch, per_sequence, make.generator)
             shape, table = (pages, page_size), {"page_table": page_table}
         caches = {name: make.normal(*shape, self.kv_heads, self.head_dim) for name in ("k_cache", "v_cache")}
         position = make.integers(0, per_sequence * page_size - self.q_len + 1, self.batch)
@@ -89,7 +89,7 @@ class RopeCase(BaseCase):
         q, *rows = rope(*(arguments[name] for name in ("q", "k", "cos", "sin")))
         rows += [arguments["v"]] if self.append else []
         if self.kv_dtype is not None:
-            rows = [scaled(each, arguments[name]) for each, name in zip(rows, ("k_scale", "v_scale"), strict=True)]
+            rows = [scale_kv(each, arguments[name]) for each, name in zip(rows, ("k_scale", "v_scale"), strict=True)]
         return (q, *rows)
 
     def native(self, arguments: Arguments) -> Outputs:

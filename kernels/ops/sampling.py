@@ -59,7 +59,7 @@ Samplings = Sampling | Sequence[Sampling] | None
 """What `generate` takes: one for each sequence; or one for all, and the stream of a sequence is then its row."""
 
 
-def of_batch(sampling: Samplings, batch: int) -> list[Sampling]:
+def expand_samplings(sampling: Samplings, batch: int) -> list[Sampling]:
     """One for each of `batch` sequences. Raises ValueError for another number of them."""
     if sampling is None:
         return [GREEDY] * batch

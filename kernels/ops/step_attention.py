@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, shuffled_pages, slots
+from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, shuffle_pages, slots
 from kernels.ops.rope import angles, rotate_half
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StepAttentionCase(BaseCase):
         if self.paged:
             page_size = self.page_size or PAGE_SIZE
             sequence_pages = -(-capacity // page_size)
-            page_table, pages = shuffled_pages(self.batch, sequence_pages, make.generator)
+            page_table, pages = shuffle_pages(self.batch, sequence_pages, make.generator)
             capacity, shape, table = sequence_pages * page_size, (pages, page_size), {"page_table": page_table}
         qkv = make.normal(self.batch, (self.heads + 2 * self.kv_heads) * self.head_dim, scale=scale)
         both = angles(torch.arange(capacity, device=make.device, dtype=torch.float32), self.head_dim)
@@ -93,7 +93,7 @@ class StepAttentionCase(BaseCase):
         return slots(arguments["position"].expand(self.batch), 1, arguments.get("page_table"), tokens)
 
 
-def appended(
+def append_step(
     case: StepAttentionCase,
     qkv: "Tensor",
     cos: "Tensor",
@@ -128,13 +128,13 @@ def step_attention(
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
-    Takes the arguments of `appended`; paged caches page_table [batch, max_pages] int32, a case with `norm_eps` q_norm
-    and k_norm [head_dim], one with sinks these [heads].
+    Takes the arguments of `append_step`; paged caches page_table [batch, max_pages] int32, a case with `norm_eps`
+    q_norm and k_norm [head_dim], one with sinks these [heads].
     """
     import torch
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, at, keys, values = appended(case, qkv, *given, **named)
+    q, at, keys, values = append_step(case, qkv, *given, **named)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5

@@ -28,10 +28,10 @@ def wait(device: torch.device) -> None:
 def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
     """The outputs of a call as the reference has them, and copies of the slots that it wrote."""
     outputs = answer if isinstance(answer, tuple) else (answer,)
-    return *case.comparable(outputs), *written(case, arguments)
+    return *case.comparable(outputs), *copy_written_slots(case, arguments)
 
 
-def copied_outputs(outputs: Outputs) -> Outputs:
+def copy_outputs(outputs: Outputs) -> Outputs:
     """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
     return tuple(output.clone() for output in outputs)
 
@@ -65,7 +65,7 @@ def overwrite(target: Any, source: Any) -> None:
 CACHES = ("k_cache", "v_cache")
 
 
-def written(case: BaseCase, arguments: Arguments) -> Outputs:
+def copy_written_slots(case: BaseCase, arguments: Arguments) -> Outputs:
     """Copies of a call's slots [batch, q_len, kv_heads, head_dim], fp8 widened; () for other ops."""
     at = case.written_slots(arguments)
     if at is None:

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from kernels.ops.base import Arguments, BaseCase, Outputs
-from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
+from kernels.ops.oracle import ErrorComparison, Failed, Oracle, rms
 from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
-from kernels.proof.calls import copied_outputs, first_line, hold, outputs_of, overwrite, rest_is_unchanged, wait
-from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copied, same
+from kernels.proof.calls import copy_outputs, first_line, hold, outputs_of, overwrite, rest_is_unchanged, wait
+from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copy_tensors, same
 from kernels.proof.verdict import Gate
 from kernels.registry import Variant
 
@@ -90,7 +90,7 @@ class _Gate:
     ) -> None:
         self.variant, self.case, self.device, self.params, self.function = variant, case, device, params, function
         self.references = references
-        self.worst: Tolerance | None = None
+        self.worst: ErrorComparison | None = None
         self.quantisation: float | None = None
 
     def fresh(self, kind: inputs.Magnitude, seed: int) -> None:
@@ -98,7 +98,7 @@ class _Gate:
         drawn = inputs.draw(self.case, self.device, seed, kind)
         packed = pack(self.variant, self.case, self.params, drawn)
         expected = self._expect(drawn, (kind, seed))
-        before = {name: copied(value) for name, value in packed.items()}
+        before = {name: copy_tensors(value) for name, value in packed.items()}
         with PoisonedEmpty():
             _, first = self._call(packed)
         changed = next((name for name, value in before.items() if not self._kept(name, value, packed)), None)
@@ -143,7 +143,7 @@ class _Gate:
         for name, value in (values or {}).items():
             overwrite(packed[name], value)
         outputs = outputs_of(self.case, packed, self.function(**packed))
-        answers = outputs, copied_outputs(outputs)
+        answers = outputs, copy_outputs(outputs)
         wait(self.device)
         return answers
 

@@ -59,7 +59,7 @@ def foreign(kernel_names: Sequence[str], variant: Variant) -> str:
     return ""
 
 
-def borrowed(kernel_names: Sequence[str], variant: Variant) -> str:
+def borrowed_kernels_sentence(kernel_names: Sequence[str], variant: Variant) -> str:
     """A sentence when a call of a variant that is no peer ran a kernel of others; "" when it did not."""
     name = foreign(kernel_names, variant)
     owner = next((owner for owner, pattern in LIBRARIES.items() if re.search(pattern, name)), "")

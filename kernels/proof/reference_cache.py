@@ -35,18 +35,18 @@ class ReferenceCache:
         for copies, answer in entries:
             if copies.keys() == used.keys() and all(same(copies[name], value) for name, value in used.items()):
                 return answer
-        copies = {name: copied(value) for name, value in used.items()}
+        copies = {name: copy_tensors(value) for name, value in used.items()}
         with self._within():
             answer = compute()
         entries.append((copies, answer))
         return answer
 
 
-def copied(value: Any) -> Any:
+def copy_tensors(value: Any) -> Any:
     """A tensor, or a tuple of them, with memory of its own."""
     if isinstance(value, torch.Tensor):
         return value.clone()
-    return tuple(copied(element) for element in value) if isinstance(value, tuple | list) else value
+    return tuple(copy_tensors(element) for element in value) if isinstance(value, tuple | list) else value
 
 
 def same(one: Any, two: Any) -> bool:

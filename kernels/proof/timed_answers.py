@@ -17,8 +17,8 @@ import torch
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
 from kernels.proof import gate, inputs
-from kernels.proof.calls import copied_outputs, first_line, outputs_of, overwrite, poison_answer
-from kernels.proof.reference_cache import ReferenceCache, copied
+from kernels.proof.calls import copy_outputs, first_line, outputs_of, overwrite, poison_answer
+from kernels.proof.reference_cache import ReferenceCache, copy_tensors
 from kernels.registry import Variant
 
 SEEDS = (7, 8)
@@ -47,7 +47,7 @@ class ChangingInputs:
         self._signs = torch.Generator(device)
         self._random = random.Random()
         self._next = self._passed(self._made(self._judged[0]))
-        self._tensors = {name: copied(value) for name, value in self._next.items()}
+        self._tensors = {name: copy_tensors(value) for name, value in self._next.items()}
         self._drawn: tuple[int, Arguments] | None = None
 
     def arguments(self, variant: Variant, params: dict[str, Any]) -> Arguments:
@@ -138,7 +138,7 @@ class TimedAnswers:
         """
         if self._keeps:
             try:
-                outputs = copied_outputs(outputs_of(self._inputs.case, self._arguments, answer))
+                outputs = copy_outputs(outputs_of(self._inputs.case, self._arguments, answer))
                 self._kept[self._place] = self._met - 1, outputs
             except Exception as error:  # a variant may answer anything
                 self._unreadable = first_line(error)

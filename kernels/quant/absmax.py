@@ -32,7 +32,7 @@ class QuantisedWeight:
     zeros: torch.Tensor | None = None
 
 
-def quantised(weight: torch.Tensor, weights: str) -> QuantisedWeight:
+def quantise_absmax(weight: torch.Tensor, weights: str) -> QuantisedWeight:
     """The weight [rows, k] as int8, fp8, nvfp4, mxfp4 or a form of int4. Raises ValueError for others."""
     if weights == "fp8":
         quantised_weight = fp8_rows(weight)

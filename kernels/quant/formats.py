@@ -26,23 +26,23 @@ EXPERTS = ("int8", "mxfp4")
 """The lower precisions of a mixture's experts. In MXFP4 nothing but experts is."""
 
 
-def of_head(weights: str) -> str:
+def head_precision(weights: str) -> str:
     """The precision of the LM head of a model in `weights`, "" for 16 bits: int8 for int4, which loses more there than
     in all other matrices. Those who quantise models leave the head in more bits too.
     """
-    return "int8" if weights in INT4 else "" if weights == FP8_LAYERS else of_dense(weights)
+    return "int8" if weights in INT4 else "" if weights == FP8_LAYERS else dense_precision(weights)
 
 
-def of_served_head(weights: str) -> str:
+def served_head_precision(weights: str) -> str:
     """The same of a server, whose fp8 is a checkpoint's own: such a model's head is in 16 bits."""
-    return of_head(of_stored(weights))
+    return head_precision(megakernel_precision(weights))
 
 
-def of_stored(weights: str) -> str:
+def megakernel_precision(weights: str) -> str:
     """The megakernel's precision for a model in `weights` whose fp8 is its own; others as they are."""
     return FP8_LAYERS if weights == "fp8" else weights
 
 
-def of_dense(weights: str) -> str:
+def dense_precision(weights: str) -> str:
     """The lower precision of matrices that every token multiplies, of a model in `weights`; "" for the model's own."""
     return "" if weights == "mxfp4" else weights

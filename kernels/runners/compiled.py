@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.cuda.graphs import captured
+from kernels.cuda.graphs import capture_graph
 from kernels.model import decoder
 from kernels.model.experts import has_experts
-from kernels.model.inputs import forward_inputs, output_tensor, placed, zeros
+from kernels.model.inputs import forward_inputs, output_tensor, place_input, zeros
 from kernels.model.loading import kind_of
 from kernels.model.prompts import CAPACITY_STEP
-from kernels.ops.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, expand_samplings
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.sessions import DecoderSession, ModuleSession, Session
 
@@ -102,7 +102,7 @@ class CompiledRunner(Runner):
     def generate(self, prompt: Tensor, tokens: int, sampling: Samplings = None) -> Generation:
         check_request(prompt, tokens)
         batch, length = prompt.shape
-        if not all(how.greedy for how in of_batch(sampling, batch)):
+        if not all(how.greedy for how in expand_samplings(sampling, batch)):
             raise ValueError(f"sampling: the {self.name} runner is greedy; the eager and megakernel runners sample")
         if self._session is None or not self._session.fits(batch, length, tokens):
             self.prepare(batch, length, tokens)
@@ -155,7 +155,7 @@ class CompiledRunner(Runner):
         return encoder.outputs[0]
 
     def _make_encoder(self, ids: Tensor) -> _Encoder:
-        buffer = placed(self.model, ids).clone()
+        buffer = place_input(self.model, ids).clone()
         inputs = forward_inputs(self.model, buffer)
         self.model.forward(**inputs)  # a first call may change the model's state: the capture would compile again
         forward = self._compile(self.model.forward)
@@ -164,7 +164,7 @@ class CompiledRunner(Runner):
         def call() -> None:
             outputs[:] = [output_tensor(forward(**inputs))]
 
-        return _Encoder(buffer, inputs, captured(call, self.model.device), outputs)
+        return _Encoder(buffer, inputs, capture_graph(call, self.model.device), outputs)
 
     def close(self) -> None:
         self._session = None

@@ -14,11 +14,11 @@ from kernels.measure.timing import StoppingRule
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.layer_ops import BatchShape, LayerOps, keeps_codes
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.ops import Case, GroupedCase, LinearCase, LmHeadCase
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.pass_timer import GraphTimer
-from kernels.tune.autotune import Bench
+from kernels.tune.autotune import TuningContext
 from kernels.tune.plan_search import ChosenOps, Option, planned_op, search_plan, usable
 from kernels.tune.tuning_cache import TunedVariant, TuningCache
 
@@ -49,7 +49,7 @@ def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") 
     device = model.embedding.device
     gpu = gpu_of(device)
     layer_ops, finder = LayerOps(model, traffic), _Finder(device, gpu)
-    stored, vocabulary = weights == "fp8" and in_fp8(model.layers), len(model.lm_head)
+    stored, vocabulary = weights == "fp8" and is_fp8(model.layers), len(model.lm_head)
     options: dict[str, list[Option]] = {}
     for case in layer_ops.cases():
         own = [case, *(_lowered(case, weights) if not stored or keeps_codes(case, vocabulary) else ())]
@@ -75,7 +75,7 @@ class _Finder:
         names = {offer.name for offer in registry.offers(case, self._gpu)[0] if usable(case, offer.name)}
         if not names & quick_variants():
             return None
-        bench = Bench(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
+        bench = TuningContext(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
         choice = self._choices.choose(case, bench, CASE_SECONDS)
         if choice.ms is None or not usable(case, choice.variant):
             return None

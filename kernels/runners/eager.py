@@ -13,7 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from kernels.model.inputs import forward_inputs, output_tensor, zeros
 from kernels.model.loading import kind_of
-from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
+from kernels.ops.sampling import Sampling, Samplings, choose, expand_samplings
 from kernels.runners.base import Generation, Runner, check_request
 
 MAX_ELEMENTS = 1 << 28
@@ -64,7 +64,7 @@ class EagerRunner(Runner):
     @torch.no_grad()
     def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
         check_request(prompt, tokens)
-        how = of_batch(sampling, len(prompt))
+        how = expand_samplings(sampling, len(prompt))
         drawn = [] if all(sampling.greedy for sampling in how) else [_Drawn(how)]
         clock = _TokenClock()
         config = GenerationConfig(

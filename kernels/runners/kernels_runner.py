@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.cuda.current import current
-from kernels.cuda.graphs import captured, captured_together
+from kernels.cuda.graphs import capture_graph, capture_graph_of_several
 from kernels.hardware import GPUS
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
@@ -17,7 +17,7 @@ from kernels.model.experts import has_experts
 from kernels.model.head import bound_head
 from kernels.model.passes import Pass
 from kernels.model.prompts import OnePass, PromptReader, bucket
-from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
+from kernels.model.rounding import Rounding, round_decoder, round_weights, with_folded_norms
 from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPass, TensorParallelPrompts
@@ -67,7 +67,7 @@ class KernelsRunner(CompiledRunner):
         rounding = Rounding.model_validate(self.options.get("rounding", {}))
         if weights == "fp8" and rounding.method != "nearest":
             compact = with_folded_norms(compact)
-            compact = rounded_decoder(compact, rounded_weights(self.model, compact, weights, rounding))
+            compact = round_decoder(compact, round_weights(self.model, compact, weights, rounding))
         return compact
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,7 +99,7 @@ class KernelsSession(Session):
         self._served = 0
 
     def capture(self) -> None:
-        self.step = captured(self._step, self.device)
+        self.step = capture_graph(self._step, self.device)
 
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         return self.prompts.fits(batch, prompt, tokens)
@@ -195,7 +195,7 @@ class TensorParallelSession(KernelsSession):
         return RankShard(model, BoundVariants([], GPUS["cpu"]), state)
 
     def capture(self) -> None:
-        self.step = captured_together(self._step, self._devices)
+        self.step = capture_graph_of_several(self._step, self._devices)
 
     def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         logits = super().teacher_forced_logits(ids)

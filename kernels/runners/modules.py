@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.layer_weights import joined
+from kernels.model.layer_weights import join_tensors
 from kernels.model.striped_hyena import CONVOLUTIONS, LongConvolution, ShortConvolution
 from kernels.ops import RmsNormCase
 
@@ -102,8 +102,8 @@ class _Packed:
     def __init__(self, modules: list[Any], linear: Linear) -> None:
         self._modules, self._linear = modules, linear
         self._sizes = [len(module.weight) for module in modules]
-        (self._weight,) = joined(modules, "weight", pack=True)
-        (self._bias,) = joined(modules, "bias", pack=True)
+        (self._weight,) = join_tensors(modules, "weight", pack=True)
+        (self._bias,) = join_tensors(modules, "bias", pack=True)
         self._x: Tensor | None = None
         self._parts: tuple[Tensor, ...] = ()
         self._separate = False

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import StaticLayer, get_layer_types_and_kwargs
 
-from kernels.cuda.graphs import captured
+from kernels.cuda.graphs import capture_graph
 from kernels.model import decoder
 from kernels.model.dense_families import STATIC_ROPES
 from kernels.model.prompts import bucket
@@ -63,8 +63,8 @@ class ExactSession(Session):
         self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
 
     def capture(self) -> None:
-        self._captured_prefill = captured(self._prefill, self.device)
-        self.step = captured(self._step, self.device)
+        self._captured_prefill = capture_graph(self._prefill, self.device)
+        self.step = capture_graph(self._step, self.device)
 
     def prefill(self, prompt: Tensor) -> None:
         self.prompt.copy_(prompt, non_blocking=True)
@@ -228,7 +228,7 @@ class BucketSession(ModuleSession):
 
     def capture(self) -> None:
         self._bucket(self.prompt.shape[1])
-        self.step = captured(self._step, self.device)
+        self.step = capture_graph(self._step, self.device)
 
     def prefill(self, prompt: Tensor) -> None:
         length = prompt.shape[1]
@@ -244,7 +244,7 @@ class BucketSession(ModuleSession):
         if size not in self._graphs:
             self._last.zero_()
             ids = torch.zeros(self.batch, size, dtype=torch.int64, device=self.device)
-            self._graphs[size] = ids, captured(lambda: self._read(ids), self.device)
+            self._graphs[size] = ids, capture_graph(lambda: self._read(ids), self.device)
         return self._graphs[size]
 
     def _read(self, ids: Tensor) -> None:

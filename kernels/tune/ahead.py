@@ -9,12 +9,12 @@ from kernels import registry
 from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.reference_cache import ReferenceCache
-from kernels.tune.autotune import Bench
+from kernels.tune.autotune import TuningContext
 from kernels.tune.jobs import parallel_map
 from kernels.tune.trial import Trial
 
 
-def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
+def prove_ahead(bench: TuningContext, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:
     """Gate reports of every variant's params at every case, by trial id, from `jobs` processes at once.
 
     Compilation and proof, which take long, are then done before the cases are timed one by one. A trial that could not
@@ -31,7 +31,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     return reports
 
 
-def _offered(bench: Bench, case: Case) -> list[Trial]:
+def _offered(bench: TuningContext, case: Case) -> list[Trial]:
     """A trial of every requested variant that serves the case, with each of its params."""
     return [
         Trial.of(case, variant, params)

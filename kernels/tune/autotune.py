@@ -12,15 +12,15 @@ import torch
 from kernels import registry
 from kernels.hardware import Gpu
 from kernels.measure.ceilings import measure_ceilings
-from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
-from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, interleaved, settled
+from kernels.measure.roofline import burst_rates, exceeds_peak, floor_ms
+from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, time_interleaved, time_settled
 from kernels.ops import Case
 from kernels.proof import gate
-from kernels.proof.kernel_names import borrowed, kernels_seen
+from kernels.proof.kernel_names import borrowed_kernels_sentence, kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import JUDGED, ChangingInputs, TimedAnswers
 from kernels.registry import Variant
-from kernels.tune.choosing import called, choose, default_of, torchs_own
+from kernels.tune.choosing import choose, default_of, name_beside, torchs_own
 from kernels.tune.trial import Trial
 
 AGAIN = "again"
@@ -37,7 +37,7 @@ def _ceilings_again(device: str) -> Mapping[str, Any]:
 
 
 @dataclass
-class Bench:
+class TuningContext:
     """Where and how cases are tried.
 
     `ceilings` are as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
@@ -89,7 +89,7 @@ class _Proving:
 
 
 def try_case(
-    bench: Bench, case: Case, lossy_cases: Sequence[Case] = (), seconds: float = 30.0, forbidden: str = ""
+    bench: TuningContext, case: Case, lossy_cases: Sequence[Case] = (), seconds: float = 30.0, forbidden: str = ""
 ) -> list[Trial]:
     """Every variant offered for the case, gated and timed side by side; the winner is flagged `chosen`.
 
@@ -127,7 +127,7 @@ def try_case(
     return trials
 
 
-def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
+def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
     """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
     if reason := bench.left_out.get(trial.id) or bench.left_out.get(trial.case.key):
         trial.gate, trial.reason = "error", reason
@@ -151,7 +151,7 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> T
     return TimedAnswers(variant, trial.params, function, proving.inputs_of(trial.case))
 
 
-def _noting(bench: Bench, trial: Trial, references: ReferenceCache) -> ReferenceCache:
+def _noting(bench: TuningContext, trial: Trial, references: ReferenceCache) -> ReferenceCache:
     """The same references; computing one is noted as that, and what follows as the trial's own work again."""
 
     @contextmanager
@@ -165,7 +165,7 @@ def _noting(bench: Bench, trial: Trial, references: ReferenceCache) -> Reference
     return references.computing_within(noted)
 
 
-def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
+def _tune(bench: TuningContext, ready: list[_Runnable]) -> list[_Runnable]:
     """Keeps each variant's best params for the case, and those that may be as good. Gives the others their distance."""
     groups: dict[tuple[str, str], list[_Runnable]] = {}
     for candidate in ready:
@@ -178,13 +178,13 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         first = group[0].trial
         for candidate in group:
             ratio = times[candidate.trial.id].ms / max(times[first.id].ms, 1e-12)
-            candidate.trial.reason = f"{ratio:.2f}x slower than {called(first, candidate.trial)}."
+            candidate.trial.reason = f"{ratio:.2f}x slower than {name_beside(first, candidate.trial)}."
             _record_time(bench, candidate.trial, times[candidate.trial.id])
         best += [candidate for candidate in group[:FINALISTS] if times[candidate.trial.id].low <= times[first.id].high]
     return best
 
 
-def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
+def _race(bench: TuningContext, ready: list[_Runnable], end: float) -> float:
     """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
     if not ready:
         return 0.0
@@ -197,17 +197,17 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
         _record_time(bench, candidate.trial, times[candidate.trial.id])
         candidate.trial.raced, candidate.trial.kernels = True, kernels_seen(candidate.call, bench.device)
         candidate.trial.host_us = host_us(candidate.call, bench.device) if bench.host else None
-        if bench.settled and (timing := settled(candidate.call, bench.device, bench.timer)) is not None:
+        if bench.settled and (timing := time_settled(candidate.call, bench.device, bench.timer)) is not None:
             candidate.trial.take_settled(timing, floor_ms(candidate.trial.case, bench.ceilings))
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 
-def _rule(bench: Bench, end: float) -> StoppingRule:
+def _rule(bench: TuningContext, end: float) -> StoppingRule:
     """The bench's rule within the seconds that are left."""
     return replace(bench.rule, seconds=max(0.2, min(bench.rule.seconds, end - time.monotonic())))
 
 
-def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> None:
+def _time_doubtful_again(bench: TuningContext, ready: list[_Runnable], end: float) -> None:
     """Measures times below their floors once more, and the ceilings: what is still in doubt is impossible, a floor that
     was too high is replaced. What torch runs by itself stays: nothing is claimed of it.
     """
@@ -221,34 +221,34 @@ def _time_doubtful_again(bench: Bench, ready: list[_Runnable], end: float) -> No
         _record_time(bench, trial, times[trial.id])
         if trial.gate != "pass" or not trial.doubt:
             continue
-        trial.floor_ms = min(trial.floor_ms or 0.0, floor_ms(trial.case, in_burst(again)) or float("inf"))
+        trial.floor_ms = min(trial.floor_ms or 0.0, floor_ms(trial.case, burst_rates(again)) or float("inf"))
         if trial.doubt and trial is not own:
             trial.gate, trial.reason = "impossible", f"{trial.doubt} Both were measured twice."
 
 
-def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
+def _record_time(bench: TuningContext, trial: Trial, timing: Timing) -> None:
     """Stores the time. A time below what the chip can reach makes the trial impossible."""
-    trial.take(timing, floor_ms(trial.case, in_burst(bench.ceilings)))
+    trial.take(timing, floor_ms(trial.case, burst_rates(bench.ceilings)))
     if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
         trial.gate, trial.reason = "impossible", sentence
 
 
-def _judge(bench: Bench, ready: list[_Runnable]) -> None:
+def _judge(bench: TuningContext, ready: list[_Runnable]) -> None:
     """Fails what answered timed calls wrongly, lost params included, and what runs others' kernels as its own."""
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):
             refusal = candidate.answers.refusal(judged, _noting(bench, candidate.trial, references))
             if not refusal and not candidate.trial.peer:
-                refusal = borrowed(candidate.trial.kernels, registry.variant(candidate.trial.variant))
+                refusal = borrowed_kernels_sentence(candidate.trial.kernels, registry.variant(candidate.trial.variant))
             if refusal:
                 candidate.trial.gate, candidate.trial.reason = "fail", refusal
 
 
-def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:
+def _time(bench: TuningContext, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:
     calls = {name: candidate.call for name, candidate in ready.items()}
     answers = {name: candidate.answers for name, candidate in ready.items()}
     with torch.no_grad():
-        return interleaved(
+        return time_interleaved(
             calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, 0.0)
         )

@@ -19,7 +19,7 @@ def choose(trials: Sequence[Trial], noise: float) -> None:
     for trial in passed:
         if trial is winner:
             continue
-        by, name = (trial.ms or 0.0) / (winner.ms or 1.0) - 1, called(winner, trial)
+        by, name = (trial.ms or 0.0) / (winner.ms or 1.0) - 1, name_beside(winner, trial)
         if _faster(winner, trial, noise):
             trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
         else:
@@ -52,7 +52,7 @@ def default_of(trials: Sequence[Trial]) -> Trial:
     return torchs_own(trials) or trials[0]
 
 
-def called(one: Trial, beside: Trial) -> str:
+def name_beside(one: Trial, beside: Trial) -> str:
     """The name of `beside` in a sentence about the other."""
     if one.variant != beside.variant or one.case != beside.case:
         return one.variant

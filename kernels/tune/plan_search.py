@@ -156,7 +156,7 @@ def pass_name(queries: int) -> str:
 def _swap_note(queries: int, op: PlannedOp, alternative: PlannedOp, before: float, after: float, better: bool) -> str:
     verdict = "taken" if better else "not taken"
     return (
-        f"{pass_name(queries)} with {described(alternative)} in place of {described(op)}: {after:.4g} against "
+        f"{pass_name(queries)} with {describe_op(alternative)} in place of {describe_op(op)}: {after:.4g} against "
         f"{before:.4g} ms, {verdict}."
     )
 
@@ -175,7 +175,7 @@ def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id:
     )
 
 
-def described(op: PlannedOp) -> str:
+def describe_op(op: PlannedOp) -> str:
     """`skinny {'split': 4} for linear 3072×2048`."""
     params = f" {op.params}" if op.params else ""
     return f"{op.variant}{params} for {case_from.validate_python(op.case).shape_label}"

@@ -14,7 +14,7 @@ from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
 from kernels.measure.environment import sources_digest
 from kernels.ops import TORCH_VARIANTS, Case
-from kernels.tune.autotune import Bench, try_case
+from kernels.tune.autotune import TuningContext, try_case
 from kernels.tune.trial import Trial
 
 CODE = ("attention", "blackwell", "cuda", "fused", "gemm", "quant", "tiles")
@@ -64,7 +64,7 @@ class TuningCache:
         self._write(self._read() | {case.key: vars(choice)})
         return choice
 
-    def choose(self, case: Case, bench: Bench, seconds: float = 30.0) -> TunedVariant:
+    def choose(self, case: Case, bench: TuningContext, seconds: float = 30.0) -> TunedVariant:
         """The choice for the case: the stored one, else measured now, else torch's own."""
         return self.find(case) or self.keep(case, try_case(bench, case, seconds=seconds))
 

@@ -104,7 +104,7 @@ def check_kernels(arguments: list[str]) -> None:
     assert not bench._wrong(options)
     assert set(options.model or []) <= set(catalogue.names())
     for text in options.only or []:
-        found = [each.key for each in bench.picked(cases(options.group, False), [text])]
+        found = [each.key for each in bench.select_cases(cases(options.group, False), [text])]
         assert len(found) == 1, f"{text!r} stands for {found}"
 
 
@@ -134,7 +134,7 @@ def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
     called = [arguments for _, arguments in module_calls(FOLDER / "library.sh", tmp_path)]
     assert all({"library", "--settled", "--append"} <= set(each) for each in called)
     texts = [each[at + 1] for each in called for at, word in enumerate(each) if word == "--only"]
-    found = [*bench.picked(cases("library", cpu=False), texts)]
+    found = [*bench.select_cases(cases("library", cpu=False), texts)]
     assert len(found) == len(texts)
     assert {each.op for each in found if compiled_peers(each)} == set(GROUPS["library"])
 

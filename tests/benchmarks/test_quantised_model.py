@@ -11,7 +11,7 @@ from kernels.cli.served_model import prepared
 from kernels.dequantising import plain_model
 from kernels.model import written_model
 from kernels.model.decoder import Decoder
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.model_files import inspect
 from kernels.model_files.families import stored_rows
 from kernels.quant import scaled
@@ -53,7 +53,7 @@ def test_fp8_is_read_with_its_codes_and_scales(tmp_path, model):
     assert stored_rows(served.config) == "fp8"
     assert "fp8" in inspect(tmp_path / "fp8").quantised
     read = load(served.directory, served.config, dtype="bf16", device="cpu")
-    assert in_fp8(Decoder(read).layers)
+    assert is_fp8(Decoder(read).layers)
     name = "model.layers.0.mlp.down_proj.weight"
     values, scales = scaled.of_w(model.get_parameter(name), "row")
     assert torch.equal(load_file(served.directory / STORED_ROWS)[name], scales[:, 0])

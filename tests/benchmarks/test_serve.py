@@ -11,7 +11,7 @@ from benchmarks.serve_kernels import Span, by_kernel
 from kernels import runners
 from kernels.load.server_process import NotStarted
 from kernels.model.decoder import Decoder
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.quant.quantised_matrix import fp8_rows
 from tests.kernels.runners.engine_models import CONFIGS
 
@@ -33,7 +33,7 @@ def test_a_checkpoints_fp8_has_scales_that_are_no_powers_of_two() -> None:
     model = runners.load(None, CONFIGS["llama"], generated=True, dtype="bf16", device="cpu")
     serve_engine.store(model, "fp8")
     layers = Decoder(model).layers
-    assert in_fp8(layers)
+    assert is_fp8(layers)
     own = fp8_rows(layers[0].o)
     assert torch.equal(own.values(), layers[0].o)
     assert (own.row_scales.log2() % 1 != 0).any()

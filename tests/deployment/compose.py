@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import yaml
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.debian import nginx_bin
 from tests.programs import ROOT
 from tests.waiting import wait_for
@@ -60,7 +60,7 @@ class Compose:
 
     def __init__(self, folder: Path, postgres: str, env_file: Mapping[str, str]) -> None:
         self.folder = folder
-        self.ports = {name: reserved_port() for name in ("http", "https", "web", "worker-api", "redis")}
+        self.ports = {name: reserve_port() for name in ("http", "https", "web", "worker-api", "redis")}
         self.env_file = {"PUBLIC_URL": f"https://localhost:{self.ports['https']}", **env_file}
         self.services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.deployment.compose import ROOT, Compose
 
 DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"
@@ -52,7 +52,7 @@ def prometheus(compose: Compose, folder: Path, token: str) -> Iterator[Prometheu
         text = text.replace(name, f"127.0.0.1:{compose.ports[port]}")
     (folder / "prometheus.yml").write_text(text)
     (folder / "metrics_token").write_text(token)
-    port = reserved_port()
+    port = reserve_port()
     options = ["--config.file", "prometheus.yml", "--storage.tsdb.path", "data"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

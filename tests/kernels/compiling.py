@@ -38,7 +38,7 @@ def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:
     macros = (option for option in given if not option.startswith("-I"))
     texts = (path.read_text() for path in (source, *headers))
     content = "\0".join((*texts, importlib.metadata.version(PACKAGE), *macros)).encode()
-    return recorded(source.name, content, lambda: compiler.compiled(source, given), "cubin")
+    return recorded(source.name, content, lambda: compiler.compile_source(source, given), "cubin")
 
 
 def cubin(source: Path, constants: Mapping[str, Any], architecture: str, headers: Path) -> tuple[str, bytes]:

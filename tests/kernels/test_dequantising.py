@@ -13,9 +13,9 @@ from gguf import GGMLQuantizationType as Type
 from kernels import registry, runners
 from kernels.dequantising import gguf_tokenizer, plain_model
 from kernels.dequantising.convert import convert
-from kernels.dequantising.gguf_weights import dequantised
+from kernels.dequantising.gguf_weights import dequantise_rows
 from kernels.model.decoder import Decoder
-from kernels.model.rounding import Rounding, rounded_weights
+from kernels.model.rounding import Rounding, round_weights
 from kernels.model_files import ModelRefused, inspect
 from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.gguf import read_gguf
@@ -117,14 +117,14 @@ def test_blocks_are_dequantised_to_the_bit(kind: Type) -> None:
         Type.Q6_K: 210,
     }[kind]
     wanted = [value for block in stored.reshape(-1, size) for value in BLOCKS[kind](block.tobytes())]
-    assert dequantised(stored, kind.name).tobytes() == np.array(wanted, F32).tobytes()
+    assert dequantise_rows(stored, kind.name).tobytes() == np.array(wanted, F32).tobytes()
 
 
 def test_16_bit_weights_keep_their_values() -> None:
     values = torch.randn(4, 8)
     for dtype, name in ((torch.bfloat16, "BF16"), (torch.float16, "F16")):
         stored = values.to(dtype).view(torch.uint8).numpy()
-        assert torch.equal(torch.from_numpy(dequantised(stored, name)), values.to(dtype).float())
+        assert torch.equal(torch.from_numpy(dequantise_rows(stored, name)), values.to(dtype).float())
 
 
 def converted(path: Path, folder: Path) -> Path:
@@ -143,7 +143,7 @@ def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: 
         for tensor in header.tensors
         if tensor.dtype == "Q8_0"
     }
-    found = rounded_weights(model, Decoder(model), "int8", Rounding())
+    found = round_weights(model, Decoder(model), "int8", Rounding())
     layer = found.layers[0]
     wanted = {"attn_output": layer["o"], "ffn_down": layer["down"], "token_embd": found.lm_head}
     wanted |= {"ffn_gate": layer["gate_up"].rows(slice(0, 512)), "ffn_up": layer["gate_up"].rows(slice(512, None))}
@@ -173,7 +173,7 @@ def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(t
     model = runners.load(converted(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
     compact = Decoder(model)
     assert stored_form("int4", [layer.o for layer in compact.layers]) == "int4_minimum"
-    found = rounded_weights(model, compact, "int4_minimum", Rounding())
+    found = round_weights(model, compact, "int4_minimum", Rounding())
     header, content = read_gguf(path.name, path), path.read_bytes()
     for tensor in header.tensors:
         if tensor.dtype == "Q4_1" and any(part in tensor.name for part in ("attn_output", "ffn_down", "attn_v")):

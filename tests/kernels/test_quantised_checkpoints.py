@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from kernels import runners
 from kernels.dequantising import layouts
 from kernels.dequantising.convert import convert
-from kernels.dequantising.layouts import dequantised, stored
+from kernels.dequantising.layouts import dequantise, stored
 from kernels.model.decoder import Decoder
 from kernels.model_files import ModelRefused, files_at, inspect, is_quantised
 from kernels.model_files.families import FAMILIES, stored_experts
@@ -127,8 +127,8 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(co
     scale = (torch.rand(8, columns) * 0.01 + 0.001).to(dtype)
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
-    weight = dequantised(own)
-    form = layouts.kept(weight, layouts.of_stored(own))
+    weight = dequantise(own)
+    form = layouts.kept(weight, layouts.stored_scales(own))
     assert (form is not None) == known
     if form is not None:
         setattr(weight, STORED_SCALES, form.scales)
@@ -152,8 +152,8 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     parts = {name.removeprefix("weight_").replace("zero_point", "zero"): tensor for name, tensor in made.items()}
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
-    weight = dequantised(own)
-    form = layouts.kept(weight, layouts.of_stored(own))
+    weight = dequantise(own)
+    form = layouts.kept(weight, layouts.stored_scales(own))
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)
@@ -198,7 +198,7 @@ def test_mxfp4_is_gpt_oss_own_and_its_experts_are_turned(tmp_path: Path) -> None
     assert stored_experts(loaded.config.to_dict()) == "mxfp4"
     mlp = Decoder(runners.load(tmp_path / "plain", facts.config, dtype="bf16", device="cpu")).layers[0].mlp
     for w in (mlp.gate_up, mlp.down):
-        codes = absmax.quantised(w.flatten(0, 1), "mxfp4")
+        codes = absmax.quantise_absmax(w.flatten(0, 1), "mxfp4")
         assert torch.equal(absmax.values(codes).view_as(w), w.float())
     assert {name: each.shape for name, each in loaded.state_dict().items()} == {
         name: each.shape for name, each in weights.items()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.programs import ROOT, python
 from tests.waiting import wait_for
 from workbench import broker as messages
@@ -62,7 +62,7 @@ def any_cache(request, tmp_path):
     elif request.param == "memory":
         yield InProcessCache(str(tmp_path), {})
     else:
-        service, urls = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
+        service, urls = broker.redis_service(tmp_path, tmp_path / "redis.log", reserve_port())
         service.start()
         made = ForgivingRedisCache(urls.cache, {"KEY_PREFIX": "cache"})
 

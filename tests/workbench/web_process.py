@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.migrated import copy_database
 from tests.programs import ROOT, python
 from tests.redis_settings import redis_settings
@@ -20,7 +20,7 @@ class WebProcess:
     the headers of a member of another organisation."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        self.folder, self.port = folder, reserved_port()
+        self.folder, self.port = folder, reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         more = {"WORKBENCH_DATA": str(folder), "WORKBENCH_URL": self.url, **settings}
         self.env = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "workbench.settings"}

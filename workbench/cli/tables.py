@@ -100,7 +100,7 @@ def outcome(results: Results, console: Console) -> None:
     if sentences:
         console.print(Text(f"From your endpoint to after. {' '.join(sentences)}", "bold"))
     console.print(before_after(results.verify, results.price))
-    if measured := endpoint.measured(results):
+    if measured := endpoint.endpoint_result(results):
         console.print(
             Text(
                 f"{measured.server.label}: {measured.sentence} {'' if sentences else endpoint.words(results)}".rstrip()
@@ -109,7 +109,7 @@ def outcome(results: Results, console: Console) -> None:
         rows = endpoint.promises(results)
         if rows:
             console.print(_at_endpoint(rows))
-    plan = plans.chosen(results)
+    plan = plans.chosen_trial(results)
     if plan is not None:
         console.print(Text(f"Plan: {plan.label}. {plan.summary}".rstrip()))
         console.print(Text(plans.why(results)))

@@ -139,7 +139,7 @@ def answer(economics: UnitEconomics, data: dict[str, Any], same_load: bool) -> F
     )
     notes = []
     if same_load and economics.before and demand.users and not demand.cycle_s:
-        demand = fleet.as_before(demand, economics.before)
+        demand = fleet.demand_of_before(demand, economics.before)
         notes.append("Each user is assumed to send as many requests as before.")
     if changed:
         notes.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")

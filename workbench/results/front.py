@@ -18,7 +18,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction
 from workers.documents.stages import Results
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.prediction.predict import predicted
+from workers.prediction.predict import predict_run
 
 READ = ("compose", "verify", "price")
 NOTE = (
@@ -42,7 +42,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     large_enough = [gpu_class for gpu_class in others if fewest_gpus(manifest, document, gpu_class)]
     ceilings = known_ceilings(workload.organisation, large_enough)
     modelled_on: dict[str, Prediction] = {
-        gpu_class: predicted(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in large_enough
+        gpu_class: predict_run(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in large_enough
     }
     first = document.objectives[0]
     front_points = points(document, price_book(workload.organisation), measured, modelled_on)

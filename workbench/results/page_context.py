@@ -250,7 +250,7 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
 def _endpoint(results: Results, workload: Workload | None) -> dict[str, Any]:
     """What the template reads of the customer's endpoint."""
     return {
-        "endpoint": endpoint.measured(results),
+        "endpoint": endpoint.endpoint_result(results),
         "endpoint_promises": endpoint.promises(results),
         "against_endpoint": against_endpoint.sentences(results, workload) if workload else [],
         "endpoint_words": endpoint.words(results),
@@ -260,14 +260,14 @@ def _endpoint(results: Results, workload: Workload | None) -> dict[str, Any]:
 
 def _plans(results: Results, model: ModelManifest | None) -> dict[str, Any]:
     """What the template reads of variants, plans and other engines."""
-    trials = plans.ranked(results)
+    trials = plans.rank_trials(results)
     return {
-        "candidates": decisions.tried(results),
-        "refused": decisions.refused(results),
+        "candidates": decisions.tried_candidates(results),
+        "refused": decisions.refused_candidates(results),
         "trials": trials,
         "timed": sum(trial.primary is not None for trial in trials),
         "peers": plans.peers(results),
-        "chosen_plan": plans.chosen(results),
+        "chosen_plan": plans.chosen_trial(results),
         "why_chosen": plans.why(results),
         "serving": serving.offer(results, model),
     }

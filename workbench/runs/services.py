@@ -210,7 +210,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
 
 def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, known: Results) -> float:
     """Seconds for `stage`, by what the run's earlier stages took and found; waiting in a queue is not counted."""
-    return budget.granted(stage, document, sum(span.duration_s for span in stage_times(run)), known)
+    return budget.seconds_granted(stage, document, sum(span.duration_s for span in stage_times(run)), known)
 
 
 def lacks(run: Run, what: str) -> str:

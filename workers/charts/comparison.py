@@ -7,7 +7,7 @@ from typing import Any
 from workers.charts import latency, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Candidate, Distribution, Interval, MetricKey, of_metric
+from workers.documents.measurement import Candidate, Distribution, Interval, MetricKey, find_metric
 from workers.documents.prices import PriceResult
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
@@ -187,7 +187,7 @@ def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
 def _after(side: ComparedRun, metric: MetricKey, unit: str = "") -> Distribution | None:
     """What a run measured of the plan, in this unit if one is named."""
     measured = side.results.verify.after if side.results.verify else []
-    return of_metric((item for item in measured if item.samples and unit in ("", item.unit)), metric)
+    return find_metric((item for item in measured if item.samples and unit in ("", item.unit)), metric)
 
 
 def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) -> ComparisonSection:

@@ -20,7 +20,7 @@ def candidates(results: Results) -> list[Candidate]:
     return results.explore.candidates if results.explore else []
 
 
-def tried(results: Results) -> list[Candidate]:
+def tried_candidates(results: Results) -> list[Candidate]:
     """Candidates that were tried: costliest case first, within a case the chosen one, then the fastest."""
     gated = [candidate for candidate in candidates(results) if candidate.gate != "refused"]
     place = {label: number for number, label in enumerate(_by_cost(gated))}
@@ -49,7 +49,7 @@ class RefusedVariants:
     cases: list[str] = field(default_factory=list)
 
 
-def refused(results: Results) -> list[RefusedVariants]:
+def refused_candidates(results: Results) -> list[RefusedVariants]:
     """The refused candidates by op and reason, in the order of their first case."""
     groups: dict[tuple[str, str], RefusedVariants] = {}
     for candidate in candidates(results):

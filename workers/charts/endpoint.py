@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Interval, MetricKey, metric_key, of_metric
+from workers.documents.measurement import Interval, MetricKey, find_metric, metric_key
 from workers.documents.stages import ObjectiveOutcome, Results, Verdict
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import moment, promised, quantity
@@ -26,14 +26,14 @@ class EndpointPromise:
     verdict: Verdict | None
 
 
-def measured(results: Results) -> EndpointResult | None:
+def endpoint_result(results: Results) -> EndpointResult | None:
     """What verify's result says of the endpoint; None where the workload names none."""
     return results.verify.endpoint if results.verify else None
 
 
 def promises(results: Results) -> list[EndpointPromise]:
     """Every promise at the endpoint beside before and after; empty where it was not measured."""
-    result = measured(results)
+    result = endpoint_result(results)
     if results.verify is None or result is None or result.load is None:
         return []
     return [_promise(outcome, result.load) for outcome in results.verify.outcomes]
@@ -53,23 +53,23 @@ def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
-    metric = of_metric(load.metrics, metric_key(objective))
+    metric = find_metric(load.metrics, metric_key(objective))
     return metric.percentiles.get(f"p{objective.percentile:g}") if metric else None
 
 
 def where(results: Results) -> str:
     """One line with the endpoint's address and model, and the host and time of the measurement; "" without one."""
-    result = measured(results)
+    result = endpoint_result(results)
     load = result.load if result else None
     return f"{load.url}, model {load.model}; asked from {load.host}, {moment(load.at)}" if load else ""
 
 
 def ratio(results: Results) -> EndpointRatio | None:
     """The ratio of the endpoint's median to the plan's: of the first objective's metric, or else the first ratio."""
-    result = measured(results)
+    result = endpoint_result(results)
     if results.verify is None or result is None or not result.ratios:
         return None
-    return of_metric(result.ratios, metric_key(results.verify.outcomes[0].objective)) or result.ratios[0]
+    return find_metric(result.ratios, metric_key(results.verify.outcomes[0].objective)) or result.ratios[0]
 
 
 def words(results: Results) -> str:
@@ -95,7 +95,7 @@ def figure(results: Results) -> Figure | None:
         ("After, here", AFTER, compared.after),
         ("Your endpoint", THERE, compared.endpoint),
     ]
-    before = of_metric(results.verify.before, metric_key(compared))
+    before = find_metric(results.verify.before, metric_key(compared))
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
         name = f"{results.verify.compared_with.capitalize()}, here"
@@ -107,7 +107,7 @@ def figure(results: Results) -> Figure | None:
 
 def table(results: Results) -> Table:
     """Percentiles of every metric at the endpoint with 95 % intervals, before and after beside them."""
-    result = measured(results)
+    result = endpoint_result(results)
     if results.verify is None or result is None or result.load is None:
         return [], []
     rows: list[list[Cell]] = []
@@ -122,7 +122,7 @@ def table(results: Results) -> Table:
 
 
 def _side(results: Results, name: str, key: MetricKey) -> dict[str, float]:
-    distribution = of_metric(getattr(results.verify, name), key)
+    distribution = find_metric(getattr(results.verify, name), key)
     return distribution.percentiles if distribution else {}
 
 

@@ -1,7 +1,7 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
-from workers.documents.measurement import Distribution, MetricKey, metric_key, of_metric
+from workers.documents.measurement import Distribution, MetricKey, find_metric, metric_key
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import number, today
@@ -32,7 +32,7 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
     return [
         (name, colour, distribution)
         for name, colour, side in sides
-        if (distribution := of_metric(side, metric)) and distribution.samples
+        if (distribution := find_metric(side, metric)) and distribution.samples
     ]
 
 

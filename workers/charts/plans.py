@@ -16,7 +16,7 @@ AGREEING = 1.25
 PEER = PALETTE[1]
 
 
-def verified(results: Results) -> list[PlanTrial]:
+def with_verification(results: Results) -> list[PlanTrial]:
     """The trials of compose with what verify found: the plan that stands is chosen, the others say why they do not."""
     trials, verify = results.compose.trials if results.compose else [], results.verify
     if verify is None or not verify.checks:
@@ -40,9 +40,9 @@ def _runs(plan: dict[str, Any]) -> list[Any]:
     return [*facts, plan.get("options") or {}, plan.get("ops") or []]
 
 
-def ranked(results: Results) -> list[PlanTrial]:
+def rank_trials(results: Results) -> list[PlanTrial]:
     """The trials, best first. Trials without a measurement come last."""
-    trials = verified(results)
+    trials = with_verification(results)
     timed = [trial for trial in trials if trial.primary is not None]
     timed.sort(key=lambda trial: (not trial.chosen, _cost(trial)))
     others = [trial for trial in trials if trial.primary is None]
@@ -60,14 +60,14 @@ def _primary(trial: PlanTrial) -> Interval:
     return trial.primary
 
 
-def chosen(results: Results) -> PlanTrial | None:
-    return next((trial for trial in ranked(results) if trial.chosen), None)
+def chosen_trial(results: Results) -> PlanTrial | None:
+    return next((trial for trial in rank_trials(results) if trial.chosen), None)
 
 
 def why(results: Results) -> str:
     """`44.6 ms in a quick comparison of 5 plans: 1.72x faster than the next, compiled (76.7 ms), and …`, or ""."""
-    best = chosen(results)
-    timed = [trial for trial in ranked(results) if trial.primary is not None and not trial.chosen]
+    best = chosen_trial(results)
+    timed = [trial for trial in rank_trials(results) if trial.primary is not None and not trial.chosen]
     if best is None or best.primary is None or not timed:
         return ""
     if results.verify is not None and not results.verify.recommended:
@@ -134,7 +134,7 @@ def _colour(trial: PlanTrial | PeerTrial) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    trials: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
+    trials: list[PlanTrial | PeerTrial] = [*rank_trials(results), *peers(results)]
     timed = [(name_of(trial), _colour(trial), trial.primary) for trial in reversed(trials) if trial.primary is not None]
     if not timed:
         return None
@@ -146,7 +146,7 @@ def figure(results: Results) -> Figure | None:
 def table(results: Results) -> Table:
     headers = ["plan", "what it runs", "predicted", "median", "low", "high", "unit", "gate", "chosen", "reason"]
     rows: list[list[Cell]] = []
-    for trial in ranked(results):
+    for trial in rank_trials(results):
         answer = "yes" if trial.chosen else "no"
         rows.append(
             [trial.label, trial.summary, trial.predicted, *_spread(trial), trial.unit, trial.gate, answer, trial.reason]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workers.charts.plans import precisions_of
-from workers.documents.measurement import metric_key, of_metric
+from workers.documents.measurement import find_metric, metric_key
 from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
 from workers.documents.stages import Results
 from workers.documents.workload import metric_title
@@ -20,7 +20,7 @@ class PredictionRow:
     error: str
 
 
-def compared(results: Results) -> list[ComparedFigure]:
+def compare_with_measured(results: Results) -> list[ComparedFigure]:
     """The figures of the plan that was verified, each beside its measured median; [] where none counts."""
     plan = _of_the_plan(results)
     figures = plan.figures if plan and not _uncompared(results) else []
@@ -48,7 +48,7 @@ def best(results: Results) -> str:
 
 def rows(results: Results) -> list[PredictionRow]:
     """The compared figures; where nothing was compared, every predicted one."""
-    figures = compared(results)
+    figures = compare_with_measured(results)
     if figures:
         return [
             PredictionRow(
@@ -117,7 +117,7 @@ def _measured(figure: PredictedFigure, results: Results) -> float | None:
             return None  # the server did not take the plan that was predicted
         loads = [load for load in curve.limit.loads if load.verdict is not None] if curve else []
         return next((load.tokens_per_second for load in loads if load.users == figure.users), None)
-    distribution = of_metric(results.verify.after if results.verify else [], metric_key(figure))
+    distribution = find_metric(results.verify.after if results.verify else [], metric_key(figure))
     return distribution.percentiles.get("p50") if distribution and distribution.samples else None
 
 

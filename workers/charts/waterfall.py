@@ -8,7 +8,7 @@ is the residual.
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout
-from workers.charts.plans import verified
+from workers.charts.plans import with_verification
 from workers.documents.stages import PlanTrial, Results
 from workers.wording.text import capitalised, dollars, quantity
 
@@ -52,7 +52,7 @@ def steps(results: Results) -> list[WaterfallBar]:
 
 def _between(results: Results) -> list[tuple[str, float]]:
     """The plans from today's to the one that was chosen, each by the change that leads to it, in ms."""
-    trials = verified(results)
+    trials = with_verification(results)
     chosen = next((trial for trial in trials if trial.chosen and trial.primary), None)
     if chosen is None or results.compose is None or chosen is trials[0]:
         return []
@@ -94,7 +94,7 @@ def usd_per_thousand(results: Results) -> float | None:
     return units.after.usd_per_hour / 3600 / users if whole_request and users else None
 
 
-def batching(results: Results) -> tuple[str, float] | None:
+def batching_step(results: Results) -> tuple[str, float] | None:
     """The last step in dollars: the highest load that holds, in words, and USD per thousand requests there."""
     units = results.price.economics if results.price else None
     if units is None or units.after is None or not units.after.highest:
@@ -153,7 +153,7 @@ def table(results: Results) -> Table:
         money = [None if change is None else change * usd, reached * usd] if usd else []
         rows.append([bar.name, change, reached, *money])
     after = next((bar for bar in steps(results) if bar.name == "after"), None)
-    last = batching(results)
+    last = batching_step(results)
     if usd and last and after:
         rows.append([last[0], None, None, last[1] - after.end * usd, last[1]])
     heads = ["USD per thousand requests, change", "USD per thousand requests"] if usd else []

@@ -14,7 +14,7 @@ def sentences(results: Results, workload: Workload | None) -> list[str]:
 
     Where no change is recommended there is no after. The price there is that of the `workload`'s present deployment.
     """
-    verify, result = results.verify, endpoint.measured(results)
+    verify, result = results.verify, endpoint.endpoint_result(results)
     if verify is None or not verify.recommended or result is None or result.load is None or result.load.lag.void:
         return []
     words = [endpoint.words(results), _loads(results), _prices(results, workload.present if workload else None)]

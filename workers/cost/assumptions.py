@@ -1,7 +1,7 @@
 """A measured load under other assumptions than those it was measured with: another price, other lengths."""
 
 from workers.cost.run_economics import length_factor
-from workers.cost.unit_costs import scaled
+from workers.cost.unit_costs import scale_interval
 from workers.documents.money import ServedLoad, UnitEconomics
 
 
@@ -28,6 +28,6 @@ def at_lengths(economics: UnitEconomics, prompt: int, output: int) -> UnitEconom
         factor = length_factor(economics, load, prompt, output) if economics.generates else None
         if factor is None:
             raise ValueError("Other lengths cannot be modelled here: TTFT and TPOT were not measured.")
-        return load.model_copy(update={"requests_per_second": scaled(load.requests_per_second, 1 / factor)})
+        return load.model_copy(update={"requests_per_second": scale_interval(load.requests_per_second, 1 / factor)})
 
     return economics.model_copy(update={"before": side(economics.before), "after": side(economics.after)})

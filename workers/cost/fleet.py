@@ -5,7 +5,7 @@ A month is 365 / 12 days, a year 365. Intervals follow from that of the throughp
 
 import math
 
-from workers.cost.unit_costs import scaled
+from workers.cost.unit_costs import scale_interval
 from workers.documents.measurement import Interval
 from workers.documents.money import Demand, Fleet, FleetComparison, SameLoad, ServedLoad, StatedFleet
 from workers.documents.workload import Workload
@@ -45,19 +45,19 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
     usd, servers = load.usd_per_hour, _servers(demand, load)
 
     def billed(days: float) -> Interval:
-        return scaled(servers, usd * demand.hours_per_day * days)
+        return scale_interval(servers, usd * demand.hours_per_day * days)
 
     month, users = billed(DAYS_A_YEAR / MONTHS_A_YEAR), demand.users
     per_user = None
     if users is not None:
-        per_user = scaled(month, 1 / users)
+        per_user = scale_interval(month, 1 / users)
     hours = demand.hours_per_day * demand.duty_cycle * DAYS_A_YEAR / MONTHS_A_YEAR
     requests = requests_per_second(demand, load) * 3600 * hours
     return Fleet(
-        gpus=scaled(servers, load.gpus),
+        gpus=scale_interval(servers, load.gpus),
         month=month,
         year=billed(DAYS_A_YEAR),
-        thousand_requests=scaled(month, 1000 / requests),
+        thousand_requests=scale_interval(month, 1000 / requests),
         user_month=per_user,
     )
 
@@ -81,7 +81,7 @@ def _required_rate(demand: Demand) -> float:
     return max(demand.requests_per_second or 0.0, by_users)
 
 
-def as_before(demand: Demand, before: ServedLoad) -> Demand:
+def demand_of_before(demand: Demand, before: ServedLoad) -> Demand:
     """The demand at one load of both sides: users who always wait send as many requests as `before` answers them."""
     if demand.users is None or demand.cycle_s is not None:
         return demand
@@ -115,7 +115,7 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
     return comparison.model_copy(update={"sentence": _sentence(comparison)})
 
 
-def stated(
+def stated_fleet(
     workload: Workload, before: ServedLoad | None, after: ServedLoad | None, same: SameLoad | None
 ) -> StatedFleet | None:
     """What the demand that the workload states takes; None where it states none.
@@ -154,7 +154,7 @@ def stated(
             f"What it takes to carry {carried} is not known: no load with a price is shown to keep every promise."
         )
     if same is not None and len(holding) < len(sides) and same.before.users > 1:
-        requests = as_before(demand, same.before)
+        requests = demand_of_before(demand, same.before)
         as_many = "" if requests == demand else ", with as many requests as before"
         compared = compare(requests, same.before, same.after)
         sentence += f" Promise or not, at {same.before.load} each{as_many}: {compared.sentence}"

@@ -8,7 +8,7 @@ from workers.charts.under_load import WORDS
 from workers.cost.pricing import hourly_price, usd_per_mtok
 from workers.documents.base import Verdict
 from workers.documents.gpu_class import single_gpu_class
-from workers.documents.measurement import Distribution, metric_key, of_metric
+from workers.documents.measurement import Distribution, find_metric, metric_key
 from workers.documents.prediction import PredictedPlan, Prediction
 from workers.documents.prices import PriceBook
 from workers.documents.stages import PlanTrial, Results
@@ -46,7 +46,7 @@ def _of_run(gpu_class: str, results: Results, first: Objective, book: PriceBook)
     verify = results.verify if results.verify and not results.verify.environment.telemetry.void else None
     today = next((trial.label for trial in results.compose.trials if trial.primary), "")
     of_run = []
-    for trial in plans.ranked(results):
+    for trial in plans.rank_trials(results):
         if trial.gate != "pass" or trial.primary is None:
             continue
         ms, rate, keeps = trial.primary.value, trial.tokens_per_second, trial.keeps
@@ -82,7 +82,7 @@ def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | Non
 
 
 def _median(distributions: list[Distribution], first: Objective) -> float | None:
-    distribution = of_metric(distributions, metric_key(first))
+    distribution = find_metric(distributions, metric_key(first))
     return distribution.percentiles.get("p50") if distribution else None
 
 
@@ -102,7 +102,7 @@ def _own(results: Results, workload: Workload) -> list[CostPoint]:
     first, present, points = workload.objectives[0], workload.present, []
     load = results.verify.endpoint.load if results.verify and results.verify.endpoint else None
     if load is not None and not load.lag.void:
-        metric = of_metric(load.metrics, metric_key(first))
+        metric = find_metric(load.metrics, metric_key(first))
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
             usd = usd_per_mtok(hour, load.tokens_per_second) if hour and load.tokens_per_second else None

@@ -61,7 +61,7 @@ class PriceBreakdown:
         processes = verify.speedup.processes if verify.speedup else []
         medians = [process.after if after else process.before for process in processes]
         served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
-        requests = unit_costs.scaled(served, 1 / self.counted_per_request)
+        requests = unit_costs.scale_interval(served, 1 / self.counted_per_request)
         users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
         gpus = verify.gpus if after else verify.gpus_before
         verdict = verify.verdict if after else overall([outcome.verdict_before for outcome in verify.outcomes])
@@ -74,7 +74,7 @@ class PriceBreakdown:
             usd_per_hour=price.typical * gpus,
             price_basis=price.basis,
             per_second=served,
-            read_per_second=unit_costs.scaled(requests, traffic.prompt_tokens) if self.generates else None,
+            read_per_second=unit_costs.scale_interval(requests, traffic.prompt_tokens) if self.generates else None,
             requests_per_second=requests,
             ttft_ms=_median(distributions, "ttft"),
             tpot_ms=_median(distributions, "tpot"),
@@ -103,8 +103,8 @@ class PriceBreakdown:
             usd_per_hour=price.typical * server.gpus if price else None,
             price_basis=price.basis if price else "stated",
             per_second=served,
-            read_per_second=unit_costs.scaled(served, read / rate) if read else None,
-            requests_per_second=unit_costs.scaled(served, test.requests_per_second / rate),
+            read_per_second=unit_costs.scale_interval(served, read / rate) if read else None,
+            requests_per_second=unit_costs.scale_interval(served, test.requests_per_second / rate),
             ttft_ms=test.median("ttft"),
             tpot_ms=test.median("tpot"),
             energy=energy_of(test.telemetry, rate) if test.telemetry is not None else None,

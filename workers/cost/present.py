@@ -2,7 +2,7 @@
 
 from workers.cost.pricing import GpuPrice, usd_per_mtok
 from workers.documents.base import Basis
-from workers.documents.measurement import of_metric
+from workers.documents.measurement import find_metric
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine
@@ -62,7 +62,7 @@ def _like_for_like_rate(
     """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
     if present.tokens_per_second is not None:
         return after.per_second.value if after else None
-    distribution = of_metric(verify.after, (present.metric, present.n))
+    distribution = find_metric(verify.after, (present.metric, present.n))
     if distribution is None:
         return None
     return stated_rate(present.model_copy(update={"latency_ms": distribution.percentiles["p50"]}), traffic, model)[0]

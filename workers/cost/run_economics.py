@@ -22,13 +22,13 @@ def run_economics(priced: PriceBreakdown, results: Results) -> UnitEconomics | N
     sides = priced.sides(results)
     if sides == (None, None):
         return None
-    economics = served(priced.workload, priced.model, sides)
+    economics = served_loads(priced.workload, priced.model, sides)
     points = [*moves(economics, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
-    stated = fleet.stated(priced.workload, *sides, same_load.same_load(priced, results))
+    stated = fleet.stated_fleet(priced.workload, *sides, same_load.same_load(priced, results))
     return economics.model_copy(update={"costs": costs(economics), "moves": points, "stated": stated})
 
 
-def served(workload: Workload, model: ModelManifest, sides: LoadPair) -> UnitEconomics:
+def served_loads(workload: Workload, model: ModelManifest, sides: LoadPair) -> UnitEconomics:
     """What both sides serve, without costs."""
     return UnitEconomics(
         duty_cycle=workload.duty_cycle,
@@ -58,7 +58,7 @@ def demand_of(economics: UnitEconomics | None, workload: Workload, same: SameLoa
     if economics is not None and economics.stated is not None:
         return economics.stated
     sides = (economics.before, economics.after) if economics else (None, None)
-    return fleet.stated(workload, *sides, same)
+    return fleet.stated_fleet(workload, *sides, same)
 
 
 def costs(economics: UnitEconomics) -> list[UnitCost]:

@@ -14,7 +14,7 @@ from workers.documents.money import CostKey
 from workers.stats.intervals import bootstrap, ratio_across_processes
 
 
-def scaled(interval: Interval, by: float) -> Interval:
+def scale_interval(interval: Interval, by: float) -> Interval:
     return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
 
 

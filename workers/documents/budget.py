@@ -65,7 +65,7 @@ def quality_seconds(results: Results) -> float:
     return QUALITY_REQUESTS * request_seconds(results) if on_cpu else 0.0
 
 
-def granted(stage: Stage, workload: Workload, spent: float, results: Results) -> float:
+def seconds_granted(stage: Stage, workload: Workload, spent: float, results: Results) -> float:
     """Seconds for `stage` after earlier stages, with these results, spent `spent` seconds: what is left, but for what
     later stages need.
 
@@ -102,7 +102,7 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
     for stage in (name for name in STAGES if name in taken):
-        seconds = granted(stage, workload, spent, results)
+        seconds = seconds_granted(stage, workload, spent, results)
         spent += taken[stage]
         if stage in MINIMAL_WORK and taken[stage] > seconds + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({MINIMAL_WORK[stage]})")

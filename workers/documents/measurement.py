@@ -27,7 +27,7 @@ def metric_key(item: OfMetric) -> MetricKey:
     return item.metric, item.n
 
 
-def of_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
+def find_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
     return next((item for item in items if metric_key(item) == key), None)
 
 

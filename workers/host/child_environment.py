@@ -31,7 +31,7 @@ COMPILER_CACHES = {
 }
 
 
-def shown(outer: Mapping[str, str], gpu_class: str, uuids: Sequence[str]) -> dict[str, str]:
+def environment_with_gpus(outer: Mapping[str, str], gpu_class: str, uuids: Sequence[str]) -> dict[str, str]:
     """The environment in which a stage of a class of several GPUs sees these alone. NVLink's multicast stays off."""
     if gpus_of(gpu_class) == 1:
         return dict(outer)

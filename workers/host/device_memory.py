@@ -18,10 +18,10 @@ def visible_gpus() -> dict[str, float | None]:
         listed = subprocess.run(QUERY, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    return parsed(listed, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return parse_memory(listed, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def parsed(listed: str, visible: str | None) -> dict[str, float | None]:
+def parse_memory(listed: str, visible: str | None) -> dict[str, float | None]:
     """GiB by UUID in nvidia-smi's answer to QUERY, of the GPUs that CUDA_VISIBLE_DEVICES names where it is set."""
     names = None if visible is None else {name.strip() for name in visible.split(",")}
     gpus: dict[str, float | None] = {}

@@ -16,7 +16,7 @@ class LockAbandoned(Exception):
 
 
 @contextmanager
-def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None = None) -> Iterator[None]:
+def hold_locks(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None = None) -> Iterator[None]:
     """Holds the lock of every GPU in `uuids`; the kernel frees it when the process ends. Raises LockAbandoned.
 
     The lock is a file in `folder`, by default the temporary directory, which all workers of the host must share.

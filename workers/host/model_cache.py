@@ -151,7 +151,9 @@ def _relative(path: str) -> PurePosixPath:
 
 
 @contextmanager
-def fetched(recording: Recording | None, chunks: Callable[[], Iterable[bytes]], root: Path) -> Iterator[Path | None]:
+def fetch_recording(
+    recording: Recording | None, chunks: Callable[[], Iterable[bytes]], root: Path
+) -> Iterator[Path | None]:
     """A folder below `root` that holds the recording under its SHA-256 alone; None where there is no recording.
 
     The stage's process may read it, but not write there. Raises BadModel when the chunks are not its content.

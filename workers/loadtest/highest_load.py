@@ -115,7 +115,7 @@ RATES = 64
 """Equal steps from nothing to the highest rate or speed of an open loop; the lowest that is tried is one of them."""
 
 
-def saturated(loads: Sequence[LoadResult]) -> Saturation | None:
+def saturation_load(loads: Sequence[LoadResult]) -> Saturation | None:
     """Where throughput stops rising over these loads, void ones left out; None where it does not."""
     rising = sorted(loads, key=lambda load: load.level)
     return saturation([(load.level, load.tokens_per_second) for load in rising if load.verdict])
@@ -166,7 +166,7 @@ class LoadGrid:
             confidence=CONFIDENCE,
             confidence_each=search.confidence,
             loads=loads,
-            saturation=saturated(loads),
+            saturation=saturation_load(loads),
             unfinished=unfinished,
         )
         if not self.traffic.open_loop:
@@ -185,10 +185,12 @@ def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -
     """
     grid = LoadGrid(test.traffic, most, test.recording.seconds if test.recording else math.inf)
     search = grid.search()
-    return searched(grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], shown)
+    return search_highest_load(
+        grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], shown
+    )
 
 
-def searched(
+def search_highest_load(
     grid: LoadGrid,
     search: LimitSearch,
     measured: Callable[[int], LoadResult],
@@ -230,7 +232,7 @@ def searched(
     def rises() -> bool:
         nonlocal searching
         searching = False
-        return saturate and saturated(loads) is None
+        return saturate and saturation_load(loads) is None
 
     index = search.run(verdict_at, rises)
     searching = False

@@ -115,7 +115,7 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+async def apply_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
     """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
     test, scale = await learn(test)
     try:
@@ -140,17 +140,17 @@ def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, L
 def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
     """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    test, sent = sent_under(test, progress)
-    return judged(test, sent, at), sent
+    test, sent = load_running(test, progress)
+    return judge_load(test, sent, at), sent
 
 
-def sent_under(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
-    """Puts load on the server, as `put_on`. Raises what `measure` raises."""
+def load_running(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+    """Puts load on the server, as `apply_load`. Raises what `measure` raises."""
     test.check()
-    return asyncio.run(put_on(test, progress))
+    return asyncio.run(apply_load(test, progress))
 
 
-def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] = ()) -> LoadResult:
+def judge_load(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] = ()) -> LoadResult:
     """The result of a load test; with `more` rounds of it, of all of them together."""
     load = LoadSummary(sent, test.usd_per_hour, more)
     lag = load.generator_lag()

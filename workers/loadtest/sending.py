@@ -9,7 +9,7 @@ from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
 from kernels.load.generator import LoadDuration, PlannedLoad
 from kernels.load.planned import PlannedRequest
-from kernels.load.sharing import Sending, most_processes, processes_for
+from kernels.load.sharing import Sending, max_processes, processes_for
 from workers.documents.traffic import Traffic
 from workers.loadtest.planned import requests
 from workers.loadtest.prompts import PATHS, Api, PromptTexts, TokenScale, body
@@ -36,7 +36,7 @@ class LoadTarget:
 
     @property
     def most(self) -> int:
-        return self.most_processes or most_processes(here=self.address.here)
+        return self.most_processes or max_processes(here=self.address.here)
 
 
 def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:

@@ -18,7 +18,7 @@ from kernels.measure.latency import ServedBatch
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
-from workers.stats.dependence import answered_together, judged, load_inefficiency
+from workers.stats.dependence import answered_together, judge_dependent, load_inefficiency
 from workers.stats.intervals import SHOWN_PERCENTILES, count_over, meets, objective_value
 from workers.stats.verdicts import CONFIDENCE
 
@@ -101,7 +101,9 @@ class LoadSummary(LoadFigures):
         samples = list(itertools.chain.from_iterable(request or () for request in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
         counts = self._gaps() if objective.metric == "itl" else ()
-        judgement = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
+        judgement = judge_dependent(
+            percentile, _values(requests), shares, confidence, together, objective.limit, counts
+        )
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,

@@ -13,7 +13,7 @@ from workers.documents.speedup import MIN_PROCESSES
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
-from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, needed, verdicts
+from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, needed_batches, verdicts
 
 Hours = tuple[float | None, float | None]
 """USD per hour of before and of after; None where no price is known."""
@@ -121,7 +121,7 @@ def alternate(
         if counted >= MIN_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            least = max([MIN_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
+            least = max([MIN_REQUESTS, *(needed_batches(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
             alone = given_up or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == MIN_PAIRS)
         if not (alone or after is before):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from kernels.measure.latency import ServedBatch, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pool_samples, samples_of
 from workers.documents.base import Verdict
 from workers.documents.speedup import MIN_PROCESSES, Drift, ProcessMedians, Speedup
 from workers.documents.stages import ObjectiveOutcome
@@ -20,9 +20,9 @@ from workers.stats.intervals import (
     paired_ratio,
     ratio_across_processes,
     shares_over,
-    thinned,
+    thin,
 )
-from workers.stats.sample_sizes import judged, needed
+from workers.stats.sample_sizes import judge_objective, needed_batches
 from workers.stats.verdicts import overall
 
 MIN_PAIRS_OF_A_RATIO = 9
@@ -60,19 +60,19 @@ def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOut
 def _outcome(objective: Objective, processes: Sequence[Alternation], hours: Hours) -> ObjectiveOutcome:
     before, after = [process.before for process in processes], [process.after for process in processes]
     samples_before, samples = (
-        [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
+        [value for served in side for value in pool_samples(served, objective.metric, objective.n, usd)]
         for side, usd in zip((before, after), hours, strict=True)
     )
     return ObjectiveOutcome(
         objective=objective,
         before=objective_value(objective, samples_before) if samples_before else None,
         after=objective_value(objective, samples) if samples else None,
-        verdict_before=judged(objective, before, hours[0]),
-        verdict=judged(objective, after, hours[1]),
+        verdict_before=judge_objective(objective, before, hours[0]),
+        verdict=judge_objective(objective, after, hours[1]),
         samples=len(samples),
         over=count_over(objective, samples),
         requests=sum(len(shares_over(objective, served, hours[1])) for served in after),
-        needed=needed(objective, after, hours[1]),
+        needed=needed_batches(objective, after, hours[1]),
     )
 
 
@@ -189,9 +189,9 @@ def _medians(objective: Objective, before: Sequence[float], after: Sequence[floa
 def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
     drifts = []
     for process, (before, after) in enumerate(sides, start=1):
-        if (ratio := drift(thinned(before, spacing))) is not None:
+        if (ratio := drift(thin(before, spacing))) is not None:
             drifts.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(thinned(after, spacing))) is not None:
+        if (ratio := drift(thin(after, spacing))) is not None:
             drifts.append(Drift(process=process, side="after", ratio=ratio))
     return drifts
 

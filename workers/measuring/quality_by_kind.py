@@ -85,7 +85,7 @@ def measure_recorded(
 ) -> tuple[Quality | None, str]:
     """As `measure`, beside what `record` has saved."""
     try:
-        given, sides = recorded_answers.recorded(folder, after.model.device)
+        given, sides = recorded_answers.read_recording(folder, after.model.device)
         return _judge(document, context, (sides[0], sides[-1], after), given, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
         return None, error_sentence(error)

@@ -55,7 +55,7 @@ def record(given: Given, sides: Sequence[GivesLogits], folder: Path, keep_going:
     torch.save((tuple(given.answer), batches, given.source, written, len(different)), folder / INPUTS)
 
 
-def recorded(folder: Path, device: torch.device) -> tuple[Given, list[Recorded]]:
+def read_recording(folder: Path, device: torch.device) -> tuple[Given, list[Recorded]]:
     """What the sides in `folder` were given, and each of them once, on `device`."""
     answer, batches, source, written, count = torch.load(folder / INPUTS)
     tokens = None if written is None else Tokens(torch.cat(batches), source, min(written, sum(map(len, batches))))

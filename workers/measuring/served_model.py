@@ -86,7 +86,7 @@ def load_once(document: StageInput, context: Context, placement: Placement | Non
     """The model of `load_today`, loaded once for all stages that share a process.
 
     A later stage gets the same object, so it must stay as it is: a plan that changes weights or modules gets a model of
-    its own (`planned`). The seconds that loading took are in `context.shared["loading_seconds"]`.
+    its own (`planned_runner`). The seconds that loading took are in `context.shared["loading_seconds"]`.
     """
     if "model" not in context.shared:
         started = time.monotonic()
@@ -102,7 +102,7 @@ def release(context: Context) -> None:
     runners.free()
 
 
-def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
+def planned_runner(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
     """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
     change, where both are in one precision and over as many GPUs. Every runner of a sharded model shares its shards,
     but one that would round them. Raises StageError as `load`.
@@ -154,7 +154,7 @@ SECONDS_BETWEEN_SAMPLES = {"cuda": 0.05, "cpu": 0.5}
 
 
 @contextmanager
-def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
+def watch_device(document: StageInput) -> Iterator[Callable[[], Environment]]:
     """Samples clocks and power inside the block; the yielded function then gives the Environment with them.
 
     Of several GPUs the clock is the first one's, the power is that of all, and other programs are looked for on each.

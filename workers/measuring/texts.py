@@ -162,7 +162,9 @@ def for_quality(
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
     before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
-    more = sampled(model, vocabulary, length, missing, keep_going, [token for token in before if token < vocabulary])
+    more = generate_texts(
+        model, vocabulary, length, missing, keep_going, [token for token in before if token < vocabulary]
+    )
     if text is None:
         return more
     if more.ids.shape[1] < length:
@@ -195,7 +197,7 @@ def random(vocabulary: int, length: int, most: int) -> Tokens:
     return Tokens(ids, "random token ids")
 
 
-def sampled(
+def generate_texts(
     model: torch.nn.Module,
     vocabulary: int,
     length: int,

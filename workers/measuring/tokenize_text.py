@@ -3,7 +3,7 @@
     python -P tokenize_text.py < request.json
 
 The request is a JSON object: `directory` of the model, `records` (texts, or lists of a chat's messages) and `most`, the
-number of ids that are wanted. It prints one JSON object: what `tokenized` returns, or `refused` with the reason. The
+number of ids that are wanted. It prints one JSON object: what `tokenize_records` returns, or `refused` with why. The
 tokenizers library is native code that reads a stranger's file. It can panic, end the process or take all memory, so no
 stage reads a tokenizer by itself. A chat is rendered by the model's own template, a stranger's program: in Jinja's
 sandbox, and within this process's limits.
@@ -32,7 +32,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     result: Mapping[str, list[int] | str]
     try:
-        result = tokenized(Path(request["directory"]), request["records"], request["most"])
+        result = tokenize_records(Path(request["directory"]), request["records"], request["most"])
     except TextRefused as error:
         result = {"refused": str(error)}
     except Exception as error:  # the library raises plain Exception
@@ -42,7 +42,7 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def tokenized(directory: Path, records: list[Any], most: int) -> dict[str, list[int]]:
+def tokenize_records(directory: Path, records: list[Any], most: int) -> dict[str, list[int]]:
     """At most `most` ids of the records, one after the other, and those that the tokenizer puts `before` a text and
     `after` it. Raises TextRefused, and what the library raises.
     """
@@ -55,7 +55,7 @@ def tokenized(directory: Path, records: list[Any], most: int) -> dict[str, list[
     for record in records:
         if len(ids) >= most:
             break
-        text = record if isinstance(record, str) else rendered(directory, record)
+        text = record if isinstance(record, str) else render_chat(directory, record)
         characters_left = CHARACTERS_PER_ID * (most - len(ids))
         ids += tokenizer.encode(text[:characters_left], add_special_tokens=False).ids
     added = tokenizer.encode("a")
@@ -63,7 +63,7 @@ def tokenized(directory: Path, records: list[Any], most: int) -> dict[str, list[
     return {"ids": ids[:most], "before": added.ids[: text_at[0]], "after": added.ids[text_at[-1] + 1 :]}
 
 
-def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
+def render_chat(directory: Path, messages: list[dict[str, str]]) -> str:
     """The chat by the model's template. Raises TextRefused when there is none or it fails."""
     from kernels.server.http.chat_template import load_template
 

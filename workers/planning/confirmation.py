@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Self
 
-from kernels.measure.latency import ServedBatch, pooled
+from kernels.measure.latency import ServedBatch, pool_samples
 from kernels.plan import Plan
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
@@ -20,8 +20,8 @@ from workers.measuring.outcomes import Sizes, outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
 from workers.planning.processes import ENOUGH_PROCESSES, MAX_PAIRS, MIN_PAIRS, PAIRS_SECONDS, FurtherProcesses
-from workers.planning.served_checks import of_processes
-from workers.stats.intervals import joined
+from workers.planning.served_checks import join_judged
+from workers.stats.intervals import join_processes
 from workers.stats.verdicts import overall
 from workers.wording.text import times
 
@@ -81,12 +81,12 @@ class PlanMeasurement:
     @property
     def before(self) -> list[ServedBatch]:
         """The requests of all processes that ran the present deployment, as if served one after the other."""
-        return joined([process.before for process in self.processes])
+        return join_processes([process.before for process in self.processes])
 
     @property
     def after(self) -> list[ServedBatch]:
         """The requests of all processes that ran the plan, as if served one after the other."""
-        return joined([process.after for process in self.processes])
+        return join_processes([process.after for process in self.processes])
 
     @property
     def void(self) -> str:
@@ -194,7 +194,7 @@ def today_words(workload: Workload) -> str:
     return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
 
-def in_more_processes(
+def measure_in_more_processes(
     measured: Sequence[PlanMeasurement], processes: FurtherProcesses, usd_per_hour: float | None
 ) -> list[PlanMeasurement]:
     """Measures the best of the attempts in further `processes`; the last attempt is a confirmed one.
@@ -233,7 +233,7 @@ def _measured_again(
         processes=alternations,
         outcomes=outcomes_of(objectives, alternations, usd_per_hour, gpus),
         speedup=speedup(objectives[0], alternations, usd_per_hour, gpus),
-        served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *added.served_ids]),
+        served_ids=join_judged([*([attempt.served_ids] if attempt.served_ids else []), *added.served_ids]),
         refusal=added.refusal,
         failure=added.failure,
     )
@@ -295,7 +295,7 @@ def _may_be_kept_without(busy: float | None, outcome: ObjectiveOutcome, attempt:
         return False
     if objective.limit is None or objective.unit != "ms":
         return True
-    fastest = min(pooled(attempt.after, objective.metric, objective.n))
+    fastest = min(pool_samples(attempt.after, objective.metric, objective.n))
     return fastest * (1 - busy) <= FAR * objective.limit
 
 
@@ -327,7 +327,7 @@ def is_change(plan: Plan, document: StageInput) -> bool:
     return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (today.runner, today.dtype)
 
 
-def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
+def plans_to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     """(label, plan) of the composed plan, then of the others that passed in compose and beat today's, best first:
     where the workload prefers the cheapest plan, those that keep every promise by their price, then the others.
     Plans that ended verify's process count among MAX_PLANS, and are not returned.

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from kernels.measure.latency import ServedBatch, pooled
+from kernels.measure.latency import ServedBatch, pool_samples
 from kernels.plan import Expected, Plan
 from kernels.runners.whole_model import rebuild_spread
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput
 from workers.measuring.alternation import Alternation
-from workers.stats.intervals import independent_spacing, joined, median_interval
+from workers.stats.intervals import independent_spacing, join_processes, median_interval
 
 
 def expected_of(
@@ -23,7 +23,7 @@ def expected_of(
     objective, traffic = document.workload.objectives[0], document.workload.traffic
 
     def median_of(served: Sequence[ServedBatch]) -> Interval:
-        samples = pooled(served, objective.metric, objective.n, usd)
+        samples = pool_samples(served, objective.metric, objective.n, usd)
         return median_interval(samples, independent_spacing(objective.metric, served))
 
     intervals = [*(median_of(process.after) for process in processes), *_in_compose(plan, document)]
@@ -32,7 +32,7 @@ def expected_of(
         metric=objective.metric,
         n=objective.n,
         unit=objective.unit,
-        value=median_of(joined([process.after for process in processes])).value,
+        value=median_of(join_processes([process.after for process in processes])).value,
         low=min(interval.low for interval in intervals) * (1 - spread),
         high=max(interval.high for interval in intervals) * (1 + spread),
         device=measured.device,

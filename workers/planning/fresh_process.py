@@ -8,7 +8,7 @@ from workers.documents.measurement import ServedIds
 from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
-from workers.measuring.served_model import load_today, planned, prepared, watched
+from workers.measuring.served_model import load_today, planned_runner, prepared, watch_device
 from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served
 
@@ -34,12 +34,12 @@ def measure(request: VerifyTask, context: Context) -> Result:
     model = load_today(document, context)
     with (
         prepared(runners.runner(document.workload.present_runner, model), document) as today,
-        prepared(planned(document, context, plan, model), document) as after,
+        prepared(planned_runner(document, context, plan, model), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed, context.shared) for runner in (today, after)]
         ready_seconds = time.monotonic() - request.started_at
         fresh_processes.wait_for_turn()
-        with watched(document) as environment:
+        with watch_device(document) as environment:
             for _ in range(request.pairs):
                 for side in sides:
                     side.serve()

@@ -10,7 +10,7 @@ from kernels.model import decoder
 from kernels.model import prompt_ops as defaults
 from kernels.model.experts import has_experts
 from kernels.model.layer_ops import BatchShape, LayerOps
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.ops import Case, GroupedCase, case_from
 from kernels.plan import Plan, PlannedOp
 from kernels.quant.formats import EXPERTS
@@ -44,12 +44,12 @@ def lossy_variants(model: Any) -> list[str]:
 
 def partly_stored(model: Any, stored: str) -> str:
     """Why a plan in the `stored` precision would round some matrices of the model's layers, as a sentence; or ""."""
-    if stored != "fp8" or decoder.refusal(model) or in_fp8(decoder.Decoder(model).layers):
+    if stored != "fp8" or decoder.refusal(model) or is_fp8(decoder.Decoder(model).layers):
         return ""
     return "Not every matrix of its layers was stored in fp8 with a scale for a tensor or a row."
 
 
-def unrounded(model: Any, name: str, stored: str = "") -> str:
+def why_unrounded(model: Any, name: str, stored: str = "") -> str:
     """Why the model's weights are not rounded in the plan of this name, as a sentence; "" where they are. `stored` is
     the precision of its own codes, where the workload allows it for that alone.
     """
@@ -98,7 +98,7 @@ def _shape(document: StageInput) -> BatchShape:
     return BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
 
 
-def chosen_ops(
+def choose_ops(
     document: StageInput,
     model: decoder.Decoder,
     candidates: Sequence[Candidate],

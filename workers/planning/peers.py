@@ -15,7 +15,7 @@ from workers.measuring.served_model import prepared
 from workers.planning.build_times import BuildTimes
 from workers.planning.confirmation import present_plan
 from workers.planning.served_checks import judged_ids, precisions_of
-from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
+from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, time_rounds
 
 LABEL = "vllm"
 WORST_START_SECONDS = 120.0
@@ -61,7 +61,7 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
     with prepared(runners.runner("vllm", model, options), document) as runner:
         start_seconds = time.monotonic() - start
         BuildTimes(document).note(LABEL, start_seconds)
-        clients = served_rounds(runner, document, seconds)
+        clients = time_rounds(runner, document, seconds)
         settings = dict(runner.settings)
     kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))
     found_ids = judge_ids(runners.runner("eager", model), runner, precisions, kept)

@@ -25,7 +25,7 @@ them. A plan beside sharded layers shares their shards.
 """
 
 
-def chosen(document: StageInput, context: Context) -> dict[str, Any]:
+def choose_placement(document: StageInput, context: Context) -> dict[str, Any]:
     """Measures both ways, leaves the model as the faster one has it, and returns `BaselineResult`'s fields of it."""
     values: dict[Placement, float] = {}
     has_room = _has_room(document)

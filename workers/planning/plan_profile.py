@@ -151,7 +151,7 @@ def _own_name(piece: DeviceWork, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
     own = (variant.op for variant in registry.variants() if piece.kernel in variant.kernels)
-    return next((OPERATIONS[op] for op in own if op in OPERATIONS), "") or graph_replays.by_name(piece.kernel)
+    return next((OPERATIONS[op] for op in own if op in OPERATIONS), "") or graph_replays.operation_of_name(piece.kernel)
 
 
 def _result(
@@ -173,7 +173,7 @@ def _result(
         launches=launches,
         attributed_share=table.attributed_share(rows),
         floor_ms=floor,
-        rows=table.with_idle(rows, request_ms),
+        rows=table.add_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
         + (shared if plan.placement == "tensor_parallel" and plan.tensor_parallel_size > 1 else ""),
     )

@@ -43,7 +43,7 @@ class ProcessRuns:
     refusal: str = ""
 
 
-def left_out(subject: str, void: str) -> str:
+def left_out_sentence(subject: str, void: str) -> str:
     """That the subject's figures do not count, for the reason `void`, a sentence."""
     return f"{subject} is left out: {void[0].lower()}{void[1:]}"
 
@@ -105,7 +105,7 @@ class FurtherProcesses:
                 runs.failure = f"Process {number} {result}."
                 break
             if result.environment.telemetry.void:
-                runs.failure = left_out(f"Process {number}", result.environment.telemetry.void)
+                runs.failure = left_out_sentence(f"Process {number}", result.environment.telemetry.void)
                 break
             runs.served_ids += [result.served_ids] if result.served_ids else []
             if result.refusal:

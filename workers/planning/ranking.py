@@ -44,7 +44,7 @@ def is_lossy(candidate: Candidate) -> bool:
     return registry.variant(candidate.variant).lossy
 
 
-def planned(candidate: Candidate) -> PlannedOp:
+def planned_op(candidate: Candidate) -> PlannedOp:
     return PlannedOp(
         op=candidate.op,
         case=candidate.case,

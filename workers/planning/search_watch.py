@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from kernels.plan import Plan, PlannedOp
-from kernels.tune.plan_search import PlanWatch, described, pass_name
+from kernels.tune.plan_search import PlanWatch, describe_op, pass_name
 from workers.documents.stages import PlanTrial, StageInput
 from workers.measuring.journal import Journal
 from workers.wording.errors import error_sentence
@@ -72,7 +72,7 @@ def parts_left_out(document: StageInput, plan: Plan) -> list[PlanTrial]:
 
 
 def _label(queries: int, ops: Iterable[PlannedOp]) -> str:
-    return f"{pass_name(queries)} with {' and '.join(described(op) for op in ops)}"
+    return f"{pass_name(queries)} with {' and '.join(describe_op(op) for op in ops)}"
 
 
 def _key(op: PlannedOp) -> str:

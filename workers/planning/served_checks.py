@@ -47,7 +47,7 @@ def judged_ids(judged: Judged, batches: int) -> ServedIds:
     return served_ids(gaps, judged.refusal, sentence, own)
 
 
-def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
+def join_judged(judged: Sequence[ServedIds]) -> ServedIds | None:
     """The judged ids of several processes as one; None of none."""
     if len(judged) < 2:
         return judged[0] if judged else None

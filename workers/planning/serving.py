@@ -4,7 +4,7 @@ from kernels.model import decoder, loading
 from kernels.model_files.families import stored_rows
 from kernels.plan import Plan, Serving
 from kernels.runners.sessions import positions
-from kernels.server.execution.served_plans import MEGAKERNEL, PASSES, of_server, precision_refusal
+from kernels.server.execution.served_plans import MEGAKERNEL, PASSES, precision_refusal, server_exclusions
 from kernels.server.execution.shapes import default_decodes
 from kernels.server.execution.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
@@ -35,6 +35,6 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
         max_num_seqs=running,
         graph_rows=default_decodes(running),
         megakernel_up_to=0 if MEGAKERNEL in excluded else None,
-        exclude=[runner for runner in of_server(excluded) if runner != MEGAKERNEL],
+        exclude=[runner for runner in server_exclusions(excluded) if runner != MEGAKERNEL],
     )
     return serving, ""

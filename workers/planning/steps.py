@@ -68,7 +68,7 @@ def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, 
     return [*trials, full.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
-def of_kernels(
+def kernels_steps(
     journal: Journal, trial_runner: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""

@@ -15,7 +15,7 @@ ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
 
-def of_plan(plan: Plan, generates: bool = True) -> str:
+def describe_plan(plan: Plan, generates: bool = True) -> str:
     """`Static cache and CUDA graphs, nothing compiled; attention by flash_triton and step_hopper, products by skinny.`
 
     Torch's own variants, which run wherever nothing else is named, are not told. A model that does not generate runs

@@ -14,7 +14,7 @@ from math import ceil, log
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
-from kernels.measure.roofline import floor_ms, in_burst
+from kernels.measure.roofline import burst_rates, floor_ms
 from kernels.plan import Plan
 from kernels.runners.whole_model import WholeModel
 from workers.cost.pricing import hourly_price
@@ -25,7 +25,7 @@ from workers.planning import kernels_plan, ranking, several_gpus
 from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
-from workers.prediction.predict import MEDIAN, predicted, predicted_primary
+from workers.prediction.predict import MEDIAN, predict_run, primary_prediction
 from workers.wording.stages import NOT_TRIED
 from workers.wording.text import percent, quantity
 
@@ -67,7 +67,7 @@ class TrialOrder:
         self._lower = self._objective.direction != "at_least"
         profile = document.results.profile
         rates = {document.gpu: profile.ceilings} if profile else document.ceilings
-        self._prediction = predicted(document.workload, document.model, document.gpu_class, rates)
+        self._prediction = predict_run(document.workload, document.model, document.gpu_class, rates)
         self._floor = _floor(document)
         self._error = PREDICTION_ERROR if GPUS[document.gpu].sm == HOPPER else ERROR_ELSEWHERE
         self._precision = precisions_of_plans(document.workload, document.model, document.gpu_class)[0]
@@ -104,7 +104,7 @@ class TrialOrder:
         """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
         usd = hourly_price(self._document.prices, self._document.gpu_class, size)
         wanted = objective or self._objective
-        return predicted_primary(wanted, self._prediction, variant.name, self._precision, size, usd)
+        return primary_prediction(wanted, self._prediction, variant.name, self._precision, size, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first; those that are predicted to keep the promise precede the others.
@@ -223,7 +223,7 @@ def keeps_promise(value: float | None, objective: Objective) -> bool:
     return objective.percentile >= MEDIAN and value <= objective.limit
 
 
-def leading(document: StageInput) -> CandidatePlan | None:
+def leading_plan(document: StageInput) -> CandidatePlan | None:
     """The plan that is predicted to be the fastest, one of lower precision only by more than PREDICTION_ERROR; None
     where nothing is predicted. Compose may try another one first, which is quicker to build.
     """
@@ -277,7 +277,7 @@ def _floor(document: StageInput) -> float:
     served, lower = precisions_of_plans(workload, model, document.gpu_class)
     shape = traffic.batch, traffic.prompt_tokens, traffic.output_tokens
     cases = [request_case(model.config, model.parameters, precision, *shape) for precision in (served, *lower)]
-    rates = in_burst(profile.ceilings.model_dump())
+    rates = burst_rates(profile.ceilings.model_dump())
     return min((floor_ms(case, rates) or 0.0 for case in cases if case), default=0.0)
 
 

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from kernels import runners
-from kernels.measure.latency import pooled
+from kernels.measure.latency import pool_samples
 from kernels.model.inputs import random_input
 from kernels.model.loading import answer_of, kind_of
 from kernels.model_files import AnswerKind
@@ -33,7 +33,7 @@ from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
 from workers.stats.intervals import independent_spacing, median_interval, tokens_per_second
-from workers.stats.sample_sizes import needed, verdicts
+from workers.stats.sample_sizes import needed_batches, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
 from workers.wording.stages import NOT_MEASURED
@@ -81,7 +81,7 @@ class TrialRunner:
         self, label: str, plan: Plan, make: Callable[[], Runner], times: TrialTimeouts, lossy: bool
     ) -> PlanTrial:
         """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
-        trial, seconds = untried(label, plan, self.document, "error"), times.measuring
+        trial, seconds = untried_plan(label, plan, self.document, "error"), times.measuring
         try:
             start = time.monotonic()
             with ExitStack() as stack:
@@ -90,7 +90,7 @@ class TrialRunner:
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)
                 if trial.gate == "pass":
-                    clients = served_rounds(runner, self.document, seconds, plan.tensor_parallel_size)
+                    clients = time_rounds(runner, self.document, seconds, plan.tensor_parallel_size)
                     refusal = self._refusal(runner, plan, clients)
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
                     if not refusal:
@@ -153,7 +153,7 @@ class TrialRunner:
 def primary(document: StageInput, clients: Clients, size: int = 1) -> Interval | None:
     """The median of the first objective's metric with a 95 % interval, served on `size` GPUs."""
     objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, size)
-    samples = pooled(clients.served, objective.metric, objective.n, usd)
+    samples = pool_samples(clients.served, objective.metric, objective.n, usd)
     spacing = independent_spacing(objective.metric, clients.served)
     return median_interval(samples, spacing) if samples else None
 
@@ -164,7 +164,7 @@ def keeps(document: StageInput, clients: Clients, size: int) -> Verdict:
     return overall(verdicts(document.workload.objectives, clients.served, usd))
 
 
-def served_rounds(runner: Runner, document: StageInput, seconds: float, size: int = 1) -> Clients:
+def time_rounds(runner: Runner, document: StageInput, seconds: float, size: int = 1) -> Clients:
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
     clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
     usd = hourly_price(document.prices, document.gpu_class, size)
@@ -176,13 +176,15 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, size: in
         done, late = len(clients.served), time.monotonic() - end
         if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= MIN_ROUNDS):
             break
-        if done >= MAX_ROUNDS and all(done >= needed(objective, [clients.served], usd) for objective in limited):
+        if done >= MAX_ROUNDS and all(
+            done >= needed_batches(objective, [clients.served], usd) for objective in limited
+        ):
             break
     return clients
 
 
-def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:
-    summary = summaries.of_plan(plan, generates=document.model.kind == "decoder")
+def untried_plan(label: str, plan: Plan, document: StageInput, gate: str, reason: str = "") -> PlanTrial:
+    summary = summaries.describe_plan(plan, generates=document.model.kind == "decoder")
     unit = document.workload.objectives[0].unit
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 

@@ -19,10 +19,10 @@ from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import MIN_PAIRS_OF_SEVERAL, warm_clients
-from workers.measuring.served_model import load_today, planned, prepared, watched
+from workers.measuring.served_model import load_today, planned_runner, prepared, watch_device
 from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served, judged_ids, precisions_of
-from workers.stats.sample_sizes import MIN_REQUESTS, needed
+from workers.stats.sample_sizes import MIN_REQUESTS, needed_batches
 
 MIN_TURNS = 3
 """Of each side. So many ratios have an interval that contains their spread."""
@@ -66,12 +66,12 @@ def measure(task: TurnTask, context: Context) -> TurnResult:
     if today:
         side = runners.runner(document.workload.present_runner, load_today(document, context))
     else:
-        side = planned(document, context, plan)
+        side = planned_runner(document, context, plan)
     with prepared(side, document) as runner:
         clients = warm_clients(document, runner, task.seed, context.shared)
         ready_seconds = time.monotonic() - task.started_at
         fresh_processes.wait_for_turn()
-        with watched(document) as environment:
+        with watch_device(document) as environment:
             _serve(clients, task)
         judge = _today_judges if today else _plan_judges
         return TurnResult(
@@ -88,7 +88,10 @@ def _serve(clients: Clients, task: TurnTask) -> None:
     until = time.monotonic() + task.seconds
     while True:
         clients.serve()
-        done, counts = len(clients.served), (needed(objective, [clients.served], task.usd) for objective in objectives)
+        done, counts = (
+            len(clients.served),
+            (needed_batches(objective, [clients.served], task.usd) for objective in objectives),
+        )
         enough = done >= math.ceil(max(MIN_REQUESTS, *counts) / MIN_TURNS) or time.monotonic() > until
         if done >= MIN_PAIRS_OF_SEVERAL and enough:
             return

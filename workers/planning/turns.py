@@ -23,8 +23,8 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.confirmation import PlanMeasurement, is_clear, is_decided, sizes_of
 from workers.planning.measuring_process import MeasuringProcess
 from workers.planning.precision import weights_of
-from workers.planning.processes import left_out
-from workers.planning.served_checks import of_processes
+from workers.planning.processes import left_out_sentence
+from workers.planning.served_checks import join_judged
 from workers.planning.turn_process import MIN_TURNS, QUALITY, Side, TurnResult, TurnTask
 from workers.wording.text import capitalised
 
@@ -83,7 +83,7 @@ class Turns:
         return PlanMeasurement.of(
             label, self._plan, self._document, self._usd, self.environment, pairs,
             quality=quality, no_quality=no_quality,
-            served_ids=of_processes([ids for turn in self._all for ids in turn.served_ids]),
+            served_ids=join_judged([ids for turn in self._all for ids in turn.served_ids]),
             refusal=self.refusal or (failure if too_few else ""), failure=failure, seconds=time.monotonic() - start,
             ready_seconds=sum(max((turn.ready_seconds for turn in side), default=0.0) for side in self._sides.values()),
             no_profile="The plan was not profiled: what runs today does not fit into memory beside it.",
@@ -159,7 +159,7 @@ class Turns:
             else:
                 self.failures.append(f"Time was short to take {name} again.")
         if turn and turn.environment.telemetry.void and pair >= MIN_TURNS:
-            self.failures.append(left_out(capitalised(name), turn.environment.telemetry.void))
+            self.failures.append(left_out_sentence(capitalised(name), turn.environment.telemetry.void))
         elif turn:
             self._sides[side].append(turn)
             if side == "before" and judges:

@@ -29,15 +29,15 @@ from workers.measuring.alternation import (
 )
 from workers.measuring.journal import MAX_SECONDS, Journal
 from workers.measuring.outcomes import hours_of
-from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned, prepared, release, watched
+from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned_runner, prepared, release, watch_device
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,
     gives_way,
     is_change,
+    plans_to_verify,
     present_plan,
     sizes_of,
-    to_verify,
     unchanged,
     with_result_last,
 )
@@ -60,7 +60,7 @@ class _TimeShort(Exception):
 
 
 @dataclass
-class Bench:
+class Verification:
     """What runs today, ready to be measured beside one plan after another; given up once one does not fit beside it."""
 
     document: StageInput
@@ -81,14 +81,14 @@ class Bench:
         self._is_loaded = True
 
     def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], dict[str, float]]:
-        """The plans in the order of `to_verify` until one is confirmed; the labels of those left out for time, and the
-        seconds that each is expected to take.
+        """The plans in the order of `plans_to_verify` until one is confirmed; the labels of those left out for time and
+        the seconds that each is expected to take.
 
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
         attempts, left_out = list[PlanMeasurement](), dict[str, float]()
-        for label, plan in to_verify(self.document, composed):
+        for label, plan in plans_to_verify(self.document, composed):
             if attempts and not attempts[-1].why_not and not gives_way(attempts[-1], self.document):
                 break
             late = self.context.seconds_left < attempts[-1].seconds if attempts else not self._journal.most_seconds
@@ -164,7 +164,7 @@ class Bench:
         self.further.close()
         context.report_progress(0.05, f"preparing the plan {label}")
         changed = is_change(plan, document)
-        runner = prepared(planned(document, context, plan, self.model), document) if changed else None
+        runner = prepared(planned_runner(document, context, plan, self.model), document) if changed else None
         with runner or nullcontext(self.runner) as after:
             clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
@@ -209,7 +209,7 @@ class Bench:
             clients = warm_clients(self.document, after, seed, self.context.shared)
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = hours_of(self.usd, sizes_of(self.document, plan))
-        with watched(self.document) as environment:
+        with watch_device(self.document) as environment:
             start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
             alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
         return clients, ready_seconds, environment()
@@ -229,7 +229,7 @@ class Bench:
         usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
             self.today.warm_up()
-        with watched(self.document) as environment:
+        with watch_device(self.document) as environment:
             while last.changed and not is_enough(objectives, served, usd):
                 enough = MIN_SLOW_PAIRS if self.context.overtime > LATEST_SECONDS else MIN_PAIRS
                 if not self.context.seconds_left and len(served) >= enough:

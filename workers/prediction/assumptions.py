@@ -57,7 +57,9 @@ def rates_of(gpu_class: str, ceilings: Ceilings | None) -> KnownRates | None:
     return KnownRates(single, settled, KERNEL_US, "the share of its datasheet's that an H200 was measured to reach")
 
 
-def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates) -> list[str]:
+def generation_assumptions(
+    workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], rates: KnownRates
+) -> list[str]:
     sentences = [
         _reached(rates),
         "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
@@ -94,7 +96,7 @@ def of_generation(workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPla
     return sentences
 
 
-def of_one_pass(rates: KnownRates) -> list[str]:
+def one_pass_assumptions(rates: KnownRates) -> list[str]:
     runners = forward_pass.KERNELS
     return [
         _reached(rates),

@@ -9,13 +9,13 @@ from kernels.gemm.skinny import MAX_ROWS
 from kernels.hardware import GPUS, Gpu
 from kernels.measure import pass_time
 from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
-from kernels.measure.request_case import cached, multiplied, uncounted
+from kernels.measure.request_case import multiplied_parameters, why_cached, why_uncounted
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model.dense_families import DENSE_TYPES, GATES, SHARDED, activation
 from kernels.model_files.families import is_mixture, is_sparse, stored_rows
 from kernels.ops import BYTES, MODEL_BYTES
-from kernels.quant.formats import EXPERTS, of_dense
+from kernels.quant.formats import EXPERTS, dense_precision
 from kernels.server.scheduler.batching import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Rates
@@ -24,7 +24,7 @@ from workers.documents.prediction import PredictedFigure, PredictedPlan, Predict
 from workers.documents.workload import Precision, Sla, unit_of
 from workers.prediction import assumptions
 from workers.prediction.assumptions import KnownRates
-from workers.prediction.plans import BATCHED, excluded, flops, rate_figure, waiting_clients
+from workers.prediction.plans import BATCHED, flops, is_excluded, rate_figure, waiting_clients
 
 DEFAULT_N = 64
 """The token that TTF-N is predicted for where no objective names one."""
@@ -45,7 +45,7 @@ GROUPED = (90, 100)
 """The compute capabilities (x 10) on which the kernels runner multiplies all experts by one product."""
 
 
-def of_generation(
+def predict_generation(
     workload: Sla, model: ModelManifest, gpu_class: str, rates: KnownRates, precisions: Sequence[Precision]
 ) -> Prediction:
     """The prediction for plans in each of the precisions. The model is served in the first one today."""
@@ -54,23 +54,23 @@ def of_generation(
         return Prediction(missing=[f"Nothing is predicted of {why}."])
     shape = (traffic.prompt_tokens, traffic.output_tokens)
     missing, plans = _missing(workload), []
-    parameters = multiplied(model.config, model.parameters)
+    parameters = multiplied_parameters(model.config, model.parameters)
     for runner, size in _runners(model, gpu_class):
         sizes = pass_time.decoder(model.config, parameters, size)
         lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
         if sizes.experts is not None:
             lower = [name for name in lower if _holds_experts(model, runner, size, name)]
-        for weights in dict.fromkeys([served, *(name for name in lower if of_dense(name) or sizes.experts)]):
+        for weights in dict.fromkeys([served, *(name for name in lower if dense_precision(name) or sizes.experts)]):
             most = batch_most(model, size)
             stored = stored_rows(model.config)
             request = _Request(sizes, runner, served, weights, size, *shape, rates.kernel_us, most, stored)
-            if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
+            if not request.served_by_runner(traffic.batch) or is_excluded(runner, weights, served, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
             figures += _under_load(request, workload, rates.settled) if not missing else []
             plan = PredictedPlan(runner=runner, tensor_parallel_size=size, weights=weights, figures=figures)
             plans.append(plan)
-    stated = assumptions.of_generation(workload, pass_time.decoder(model.config, parameters), plans, rates)
+    stated = assumptions.generation_assumptions(workload, pass_time.decoder(model.config, parameters), plans, rates)
     return Prediction(plans=plans, assumptions=stated, missing=missing + waiting_clients(workload))
 
 
@@ -79,11 +79,13 @@ def _unpredicted(model: ModelManifest, gpu_class: str, served: Precision) -> str
 
     A CPU's cache may hold small weights; of a GPU their bytes take little beside the kernels.
     """
-    if why := uncounted(model.config):
+    if why := why_uncounted(model.config):
         return why
     if is_mixture(model.config) and served != "bf16":
         return f"a mixture of experts in {served}"
-    return cached(multiplied(model.config, model.parameters) * BYTES[served]) if gpu_class == "cpu" else ""
+    return (
+        why_cached(multiplied_parameters(model.config, model.parameters) * BYTES[served]) if gpu_class == "cpu" else ""
+    )
 
 
 def divides(model: ModelManifest, tensor_parallel_size: int) -> bool:
@@ -179,8 +181,8 @@ class _Request:
             layer = pass_time.kernels_layer(count, self.kernel_us, self.tensor_parallel_size, reads_prompt)
         by = self.tensor_parallel_size * rates.read_tbps, self.tensor_parallel_size * flops(self.activations, rates)
         known, sizes = MODEL_BYTES if self.runner in (MEGAKERNEL, "kernels") else BYTES, self.sizes
-        size = known[of_dense(weights) or self.activations]
-        if not of_dense(weights):
+        size = known[dense_precision(weights) or self.activations]
+        if not dense_precision(weights):
             unpacking = rates.read_tbps / pass_time.UNPACKED[weights]  # the bytes that are read meanwhile
             sizes = replace(sizes, expert_share=max(known[weights], unpacking) / size)
         if weights == self.stored == "fp8":
@@ -221,7 +223,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
         sharded = request.sizes.experts is not None and request.tensor_parallel_size > 1
-        sequences = users * (request.tensor_parallel_size if sharded else 1)  # as `served_most` has it
+        sequences = users * (request.tensor_parallel_size if sharded else 1)  # as `max_served_batch` has it
         by = request if request.served_by_runner(sequences) else replace(request, runner="kernels")
         if by.weights == "int8" and users > MAX_ROWS:  # the server's passes then gain little by it
             by = replace(by, weights=by.served)

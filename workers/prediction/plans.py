@@ -26,7 +26,7 @@ VARIANTS: dict[str, tuple[str, Precision | None]] = {
 """Whole-model variants: the runner whose prediction is theirs, and the precision to which they lower weights."""
 
 
-def excluded(runner: str, weights: str, served: str, workload: Sla) -> bool:
+def is_excluded(runner: str, weights: str, served: str, workload: Sla) -> bool:
     """Whether the workload excludes every variant of the runner in this precision."""
     plan = (runner, None if weights == served else weights)
     names = {name for name, of in VARIANTS.items() if of == plan}

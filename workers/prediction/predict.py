@@ -10,7 +10,7 @@ from operator import itemgetter
 from kernels.measure import pass_time
 from kernels.measure.forward_pass import ForwardPart, Unpredicted, forward_pass
 from kernels.measure.pass_time import pass_ms
-from kernels.measure.request_case import cached
+from kernels.measure.request_case import why_cached
 from kernels.ops import BYTES
 from workers.cost.pricing import usd_per_mtok
 from workers.documents.gpu_class import single_gpu_class
@@ -20,11 +20,11 @@ from workers.documents.prediction import PredictedFigure, PredictedPlan, Predict
 from workers.documents.workload import Objective, Precision, Sla, unit_of
 from workers.prediction import assumptions
 from workers.prediction.assumptions import KnownRates, rates_of
-from workers.prediction.generation import divides, of_generation
-from workers.prediction.plans import BATCHED, VARIANTS, excluded, flops, rate_figure, waiting_clients
+from workers.prediction.generation import divides, predict_generation
+from workers.prediction.plans import BATCHED, VARIANTS, flops, is_excluded, rate_figure, waiting_clients
 from workers.prediction.precisions import precisions_of_plans
 
-__all__ = ["MEDIAN", "divides", "fastest", "predict", "predicted", "predicted_primary"]
+__all__ = ["MEDIAN", "divides", "fastest", "predict", "predict_run", "primary_prediction"]
 
 MEDIAN = 50
 
@@ -46,11 +46,11 @@ def predict(
     if rates is None:
         why = f"Nothing is predicted on {gpu_class}: no datasheet and no earlier run tells its rates."
         return Prediction(missing=[why])
-    predictor = of_generation if model.kind == "decoder" else of_one_pass
+    predictor = predict_generation if model.kind == "decoder" else predict_one_pass
     return predictor(workload, model, gpu_class, rates, [served, *lower])
 
 
-def predicted(
+def predict_run(
     sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings], lowered: bool = True
 ) -> Prediction:
     """The prediction for a run on a class: of plans in the precision that the model is served in there and, where
@@ -69,7 +69,7 @@ def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, 
     return min(((value, plan) for value, plan in values if value is not None), key=itemgetter(0), default=None)
 
 
-def predicted_primary(
+def primary_prediction(
     objective: Objective,
     prediction: Prediction,
     variant: str,
@@ -102,7 +102,7 @@ def _value(plan: PredictedPlan, metric: str, n: int | None = None) -> float | No
     return next((figure.value for figure in plan.figures if (figure.metric, figure.n, figure.users) == key), None)
 
 
-def of_one_pass(
+def predict_one_pass(
     workload: Sla, model: ModelManifest, gpu_class: str, rates: KnownRates, precisions: Sequence[Precision]
 ) -> Prediction:
     """The prediction for plans in each of the precisions. The model is served in the first one today."""
@@ -112,20 +112,22 @@ def of_one_pass(
     except Unpredicted as why:
         return Prediction(missing=[f"Nothing is predicted of {why}."])
     size = sum(part.sizes.body + part.sizes.head for part in parts) * BYTES[served]
-    if gpu_class == "cpu" and (small := cached(size)):
+    if gpu_class == "cpu" and (small := why_cached(size)):
         return Prediction(missing=[f"Nothing is predicted of {small}."])
     counted = traffic.batch * (traffic.prompt_tokens if model.counted == "tokens" else 1)
     plans = []
     for runner in ["compiled"] if gpu_class == "cpu" else BATCHED:
         for weights in precisions if gpu_class == "cpu" else [served]:
-            if excluded(runner, weights, served, workload):
+            if is_excluded(runner, weights, served, workload):
                 continue
             ms = _forward_ms(parts, runner, weights, rates)
             figures = [PredictedFigure(metric=name, value=ms) for name in ("e2e", "batch_latency")]
             figures.append(rate_figure(1000 * counted / ms, unit_of("throughput", model.counted)))
             shown = figures if traffic.concurrency == 1 else []
             plans.append(PredictedPlan(runner=runner, weights=weights, figures=shown))
-    return Prediction(plans=plans, assumptions=assumptions.of_one_pass(rates), missing=waiting_clients(workload))
+    return Prediction(
+        plans=plans, assumptions=assumptions.one_pass_assumptions(rates), missing=waiting_clients(workload)
+    )
 
 
 def _forward_ms(parts: Sequence[ForwardPart], runner: str, weights: Precision, rates: KnownRates) -> float:

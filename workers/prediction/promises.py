@@ -16,7 +16,7 @@ from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Sla
 from workers.prediction.precisions import smallest_precision
-from workers.prediction.predict import MEDIAN, divides, fastest, predicted
+from workers.prediction.predict import MEDIAN, divides, fastest, predict_run
 from workers.wording.text import plain, quantity
 
 VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
@@ -132,7 +132,7 @@ def _fastest_ms(
     promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
 ) -> float | None:
     """The least median that is predicted of what the promise is about; None where none is."""
-    best = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
+    best = fastest(predict_run(sla, model, gpu_class, ceilings).plans, promise)
     return best[0] if best else None
 
 

@@ -5,7 +5,7 @@ what that would cost.
 import math
 
 from workers.cost import same_load
-from workers.documents.measurement import of_metric
+from workers.documents.measurement import find_metric
 from workers.documents.model import ModelManifest
 from workers.documents.stages import ObjectiveOutcome, Results
 from workers.documents.workload import Workload
@@ -36,7 +36,7 @@ def _kept(results: Results, outcome: ObjectiveOutcome) -> float | None:
     None for rates, for metrics with several samples a request, and where requests that follow each other are alike.
     """
     objective, verify = outcome.objective, results.verify
-    measured = of_metric(verify.after, (objective.metric, objective.n)) if verify else None
+    measured = find_metric(verify.after, (objective.metric, objective.n)) if verify else None
     if measured is None or objective.limit is None or objective.direction != "at_most" or outcome.void:
         return None
     alike = outcome.needed > needed_requests(objective.percentile)

@@ -1,7 +1,7 @@
 """The first page of a report, for who decides: what is promised, what was found, what it saves, and what to do."""
 
 from kernels.ops import BYTES, MODEL_BYTES
-from kernels.quant.formats import of_dense, of_head
+from kernels.quant.formats import dense_precision, head_precision
 from workers.charts import under_load
 from workers.charts.plans import precisions_of
 from workers.documents.load import UnderLoadResult
@@ -133,8 +133,8 @@ def words(verify: VerifyResult) -> str:
     brings = (
         f"Weights in {smallest.split('_')[0]} take {MODEL_BYTES[smallest]:.3g} bytes each in place of {BYTES[dtype]:g}"
     )
-    head = of_head(smallest) or dtype
-    others = "those of the LM head" if of_dense(smallest) else "those of other matrices"
+    head = head_precision(smallest) or dtype
+    others = "those of the LM head" if dense_precision(smallest) else "those of other matrices"
     brings += f", {others}, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""
     if quality is None or quality.kl_before is None or quality.called != "quality":
         return f"{brings}."

@@ -24,7 +24,7 @@ from workers.measuring import texts
 from workers.prediction.generation import divides
 from workers.prediction.memory import GIB, fewest_gpus, needed_gib
 from workers.prediction.precisions import serving_dtype
-from workers.prediction.predict import predicted
+from workers.prediction.predict import predict_run
 from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
 from workers.wording.serving import outside_vllm
@@ -243,7 +243,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         dtype=dtype,
         classes=classes,
         tensor_parallel_size=size,
-        predicted=predicted(workload, document.model, document.gpu_class, document.ceilings),
+        predicted=predict_run(workload, document.model, document.gpu_class, document.ceilings),
         notes=notes,
         why_several=why_several(
             workload,

@@ -10,7 +10,7 @@ from workers.cost.pricing import hourly_price
 from workers.documents.stages import BaselineResult, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.alternation import warm_clients
-from workers.measuring.served_model import device_of, dtype_of, load_once, prepared, watched
+from workers.measuring.served_model import device_of, dtype_of, load_once, prepared, watch_device
 from workers.planning import placements
 from workers.planning.trials import keeps, primary
 from workers.stats.intervals import tokens_per_second
@@ -29,7 +29,7 @@ slow ones tell it from today's."""
 def run(document: StageInput, context: Context) -> BaselineResult:
     """The baseline stage: requests until the objectives are decided or their time is spent."""
     context.report_progress(0.0, "loading the model")
-    placed = placements.chosen(document, context) if document.tensor_parallel_size > 1 else {}
+    placed = placements.choose_placement(document, context) if document.tensor_parallel_size > 1 else {}
     model = load_once(document, context)
     if document.model.kind == "decoder":
         check_logits(model)
@@ -42,7 +42,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         clients = warm_clients(document, runner, 1, context.shared)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        with watched(document) as environment:
+        with watch_device(document) as environment:
             start = time.monotonic()
             while not is_enough(workload.objectives, clients.served, usd_per_hour):
                 if has_enough(document, len(clients.served), time.monotonic() - start, context.seconds_left):

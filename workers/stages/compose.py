@@ -22,7 +22,7 @@ from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, Skipped, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.journal import MAX_SECONDS, Journal
-from workers.measuring.served_model import dtype_of, load_once, planned, watched
+from workers.measuring.served_model import dtype_of, load_once, planned_runner, watch_device
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
@@ -30,7 +30,14 @@ from workers.planning.confirmation import present_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import CandidatePlan, TrialOrder
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
+from workers.planning.trials import (
+    MEASURE_SECONDS,
+    OVERRUN_SECONDS,
+    TrialRunner,
+    TrialTimeouts,
+    reference_of,
+    untried_plan,
+)
 from workers.prediction.precisions import lossy_refusal
 from workers.wording.stages import NOT_TRIED
 from workers.wording.text import quantity
@@ -45,7 +52,7 @@ GRACE_SECONDS = 30.0
 def run(document: StageInput, context: Context) -> ComposeResult:
     """The compose stage. Raises StageError when not even the present deployment's runner works."""
     context.report_progress(0.0, "loading the model")
-    with watched(document) as environment:
+    with watch_device(document) as environment:
         composer = _Composer(document, context)
         trials = composer.trials()
     best = next((trial for trial in trials if trial.chosen), None)
@@ -96,7 +103,7 @@ class _Composer:
             candidates.remove(following)
             self._once(f"whole {following.label}", partial(self._try_whole, following))
         seconds_left = self.context.seconds_left
-        self.steps = steps.of_kernels(self._journal, self.trial_runner, self.model, self.done, seconds_left)
+        self.steps = steps.kernels_steps(self._journal, self.trial_runner, self.model, self.done, seconds_left)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -184,7 +191,7 @@ class _Composer:
         if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
             self._attempt(present, plan, lambda: runners.runner(present, self.model), lossy=False, worst=0.0)
             return
-        trial = untried(present, plan, self.document, "pass")
+        trial = untried_plan(present, plan, self.document, "pass")
         trial.primary, trial.keeps = baseline.primary, baseline.keeps
         trial.tokens_per_second = baseline.tokens_per_second
         self.done.append(trial)
@@ -256,7 +263,7 @@ class _Composer:
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or ("" if lower else next(iter(refusals.values())))
         plan = self._plan(kernels_plan.VARIANT, {}, [])
-        reason = reason or kernels_plan.unrounded(self.model, name, self._stored)
+        reason = reason or kernels_plan.why_unrounded(self.model, name, self._stored)
         if not self._refused(candidate, variant.name, plan, reason) and (trial := self._try_kernels(variant, lower)):
             trial.predicted = candidate.predicted
 
@@ -273,7 +280,7 @@ class _Composer:
 
     def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
         """Tries the plan on the shared model, or on one of its own where the plan would change the model's modules."""
-        own = partial(planned, self.document, self.context, plan, self.model)
+        own = partial(planned_runner, self.document, self.context, plan, self.model)
         shares = self.document.tensor_parallel_size == 1 and not decoder.refusal(self.model)
         make = partial(runners.apply, self.model, plan) if shares else own
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
@@ -286,7 +293,7 @@ class _Composer:
                 compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
                 self.context.report_progress(0.1, "choosing the variants of the kernels plan in the whole model")
                 arguments = self.document, compact, self._candidates, seconds_left, self._journal, lower
-                search = partial(kernels_plan.chosen_ops, *arguments)
+                search = partial(kernels_plan.choose_ops, *arguments)
                 chosen = self._journal.once(f"search {' '.join(lower)}", ChosenOps, search)
             self._chosen[lower] = chosen
         return self._chosen[lower]
@@ -296,7 +303,7 @@ class _Composer:
         ops = ranking.winners(self._candidates, lossy)
         if not ops or (lossy and ops == ranking.winners(self._candidates, lossy=False)):
             return
-        plan = base.model_copy(update={"ops": [ranking.planned(candidate) for candidate in ops]})
+        plan = base.model_copy(update={"ops": [ranking.planned_op(candidate) for candidate in ops]})
         name = f"{label} + {' + '.join(dict.fromkeys(candidate.variant for candidate in ops))}"
         self._rebuild(label, name, plan, lossy or lowers_precision(base, self.dtype))
 
@@ -315,7 +322,7 @@ class _Composer:
             words = f"{NOT_TRIED}building and measuring take about {wanted:.0f} s and {seconds_left:.0f} s were left."
             self._refuse(label, plan, words, "time", wanted)
         else:
-            self._attempt(label, plan, partial(planned, self.document, self.context, plan), lossy, took)
+            self._attempt(label, plan, partial(planned_runner, self.document, self.context, plan), lossy, took)
 
     def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool, worst: float) -> PlanTrial:
         """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""
@@ -325,7 +332,7 @@ class _Composer:
         self.context.report_progress(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}{predicted}")
         times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
         if reason := self._journal.why_left_out(f"plan {label}"):
-            trial = untried(label, plan, self.document, "error", reason)
+            trial = untried_plan(label, plan, self.document, "error", reason)
         else:
             self._compare_with(COMPARED_TOKENS if lossy else 0)
             longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MAX_SECONDS
@@ -346,7 +353,7 @@ class _Composer:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
 
     def _refuse(self, label: str, plan: Plan, reason: str, skipped: Skipped | None, seconds: float) -> None:
-        trial = untried(label, plan, self.document, "refused", reason)
+        trial = untried_plan(label, plan, self.document, "refused", reason)
         trial.skipped, trial.seconds_wanted = skipped, seconds if skipped == "time" else None
         self.done.append(trial)
 

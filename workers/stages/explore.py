@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from kernels import registry, runners
 from kernels.hardware import GPUS
-from kernels.measure.roofline import floor_ms, in_burst
+from kernels.measure.roofline import burst_rates, floor_ms
 from kernels.measure.timing import StoppingRule
 from kernels.model.layer_ops import keeps_codes
 from kernels.model_files.config import value
 from kernels.model_files.families import stored_rows
 from kernels.ops import TORCH_VARIANTS, Case, GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.quant.formats import EXPERTS
-from kernels.tune.autotune import Bench, try_case
+from kernels.tune.autotune import TuningContext, try_case
 from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache
 from workers.documents.measurement import Candidate, Ceilings
@@ -32,9 +32,9 @@ from workers.documents.stages import ExploreResult, StageInput
 from workers.documents.workload import BETWEEN_TOKENS, Constraints, Objective, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring.journal import Journal
-from workers.measuring.served_model import device_of, watched
+from workers.measuring.served_model import device_of, watch_device
 from workers.planning import kernels_plan
-from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
+from workers.planning.trial_order import CandidatePlan, TrialOrder, leading_plan
 from workers.prediction.precisions import lossy_refusal, stored_precision
 from workers.wording.text import percent
 
@@ -69,18 +69,18 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
     journal = Journal(document, context)
-    bench = Bench(
+    bench = TuningContext(
         device,
         GPUS[document.gpu],
         profile.ceilings.model_dump(),
         CASE_RULE,
-        only=offered(document.workload),
+        only=offered_variants(document.workload),
         note=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
         note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
         left_out={left_out.key: left_out.sentence for left_out in journal.left_out},
     )
     cases, sentence = wanted_cases(document, profile)
-    with watched(document) as environment:
+    with watch_device(document) as environment:
         choices = TuningCache(environment().model_dump())
         candidates = _explore(document, cases, context, bench, journal, choices)
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates, sentence=sentence)
@@ -95,7 +95,7 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
         gpus = f"{document.tensor_parallel_size} GPUs hold the model"
         return [], f"Nothing was explored: {gpus}, and a plan for several takes no variants of its operations."
     composed = composed_cases(kernels_plan.cases(document), profile.ceilings)
-    plan = leading(document)
+    plan = leading_plan(document)
     if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
         return composed or read_cases(profile.cases, profile.ceilings), ""
     words = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
@@ -121,7 +121,7 @@ def _explore(
     document: StageInput,
     cases: list[ProfiledCase],
     context: Context,
-    bench: Bench,
+    bench: TuningContext,
     journal: Journal,
     choices: TuningCache,
 ) -> list[Candidate]:
@@ -142,7 +142,12 @@ def _explore(
 
 
 def _candidates_of(
-    bench: Bench, choices: TuningCache, profiled: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
+    bench: TuningContext,
+    choices: TuningCache,
+    profiled: ProfiledCase,
+    lossy: list[Case],
+    seconds: float,
+    forbidden: str,
 ) -> list[Candidate]:
     """The candidates of one case; the best is kept in the tuning cache."""
     trials = try_case(bench, profiled.case, lossy, seconds, forbidden)
@@ -150,13 +155,13 @@ def _candidates_of(
     return [candidate(trial, profiled.per_request) for trial in trials]
 
 
-def offered(workload: Workload) -> frozenset[str]:
+def offered_variants(workload: Workload) -> frozenset[str]:
     return frozenset(variant.name for variant in registry.variants()) - set(workload.constraints.exclude)
 
 
 def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[ProfiledCase]:
     """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first."""
-    rates = in_burst(ceilings.model_dump())
+    rates = burst_rates(ceilings.model_dump())
     profiled = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
     return sorted(profiled, key=lambda case: -case.ms)
 
@@ -173,7 +178,7 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
         if case.op in ops:
             before = cases.get(case.key, ProfiledCase(case, 0, 0))
             calls = float(row.get("per_request") or 0)
-            ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
+            ms = float(row.get("ms") or calls * (floor_ms(case, burst_rates(ceilings.model_dump())) or 0.0))
             cases[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
     return sorted(cases.values(), key=lambda case: -case.ms)
 

@@ -20,7 +20,7 @@ from workers.documents.profile import OpRow, ProfileResult
 from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
-from workers.measuring.served_model import device_of, load_once, prepared, watched
+from workers.measuring.served_model import device_of, load_once, prepared, watch_device
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.capture import REQUESTS_TIMED, answer, request, wall_ms
@@ -96,7 +96,7 @@ def _replayed(
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), sampled.counted)
     scale = table.TraceScale(decode=(tokens - 1) / steps if steps else 1.0)
-    return table.with_idle(table.rows(work, sampled.counted, ceilings, scale), wall)
+    return table.add_idle(table.rows(work, sampled.counted, ceilings, scale), wall)
 
 
 def _ceilings(document: StageInput, context: Context) -> Ceilings:
@@ -121,7 +121,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     runner = runners.runner("eager", model)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
-    with watched(document) as environment:
+    with watch_device(document) as environment:
         wall = _of_baseline(document) or _timed(runner, prompt, traffic.output_tokens, generates)
         context.report_progress(0.5, "tracing one request")
         sampled = _sampled(runner, prompt, steps, generates, context.artifacts)
@@ -136,7 +136,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     if generates and device_of(document.gpu_class) == "cuda" and document.workload.present_runner == "compiled":
         context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
-    shown, doubt = table.with_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
+    shown, doubt = table.add_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json", sampled.first, context)

@@ -28,7 +28,7 @@ def run(document: StageInput, context: Context) -> ReportResult:
         plan=context.save_artifact(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
         headline=headline(verify, document.results.load),
-        predicted=prediction.compared(document.results),
+        predicted=prediction.compare_with_measured(document.results),
     )
 
 

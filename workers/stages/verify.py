@@ -11,12 +11,18 @@ from workers.documents.stages import PlanCheck, PlanTrial, StageInput, VerifyRes
 from workers.harness.context import Context, StageError
 from workers.measuring.outcomes import hours_of
 from workers.planning import verdict_words
-from workers.planning.confirmation import PlanMeasurement, in_more_processes, sizes_of, unchanged, without_void_verdicts
+from workers.planning.confirmation import (
+    PlanMeasurement,
+    measure_in_more_processes,
+    sizes_of,
+    unchanged,
+    without_void_verdicts,
+)
 from workers.planning.expected_figures import expected_of
 from workers.planning.processes import FurtherProcesses
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, never_tried, predicted_to_keep
-from workers.planning.verification import Bench
+from workers.planning.verification import Verification
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions
 
@@ -41,12 +47,12 @@ def _tried(
     composed = plan_of(document)
     with closing(FurtherProcesses(document, context)) as processes:
         context.report_progress(0.0, "loading the model, for before and after")
-        with closing(Bench(document, context, usd, processes)) as bench:
+        with closing(Verification(document, context, usd, processes)) as bench:
             attempts, left_out = bench.attempts(composed)
             last = attempts[-1]
             final = bench.no_change(last) if last.why_not else last
         if not last.why_not:
-            attempts = in_more_processes(attempts, processes, usd)
+            attempts = measure_in_more_processes(attempts, processes, usd)
             last = attempts[-1]
             final = unchanged(last, document, usd) if last.why_not else last
     return attempts, left_out, final

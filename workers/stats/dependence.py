@@ -106,7 +106,7 @@ def _sum_of(correlations: np.ndarray) -> float:
     return float(pairs[: ends[0] if len(ends) else None].sum()) - 1 if len(pairs) else 0.0
 
 
-def grouped(shares: Sequence[float], size: float) -> list[float]:
+def group_means(shares: Sequence[float], size: float) -> list[float]:
     """The mean shares of groups of about `size` successive requests. Where `size` is 1, the shares themselves."""
     if size == 1 or not len(shares):
         return list(shares)
@@ -142,14 +142,14 @@ def load_inefficiency(
     """
     if together is None:
         return max(map(statistical_inefficiency, (values, shares)))
-    means = grouped(values, together)
+    means = group_means(values, together)
     small = 0.0 if limit is None or not means else SMALL * abs(limit - median(means))
     most = max(1.0, len(means) / ENOUGH_GROUPS)
-    inefficiencies = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
+    inefficiencies = (statistical_inefficiency(means, small), statistical_inefficiency(group_means(shares, together)))
     return together * min(most, max(inefficiencies))
 
 
-def judged(
+def judge_dependent(
     percentile: float,
     values: Sequence[float],
     shares: Sequence[float],
@@ -164,7 +164,10 @@ def judged(
     """
     weighed = as_pooled(percentile, shares, counts) if counts else shares
     size, least = load_inefficiency(values, weighed, together, limit), MIN_GROUPS if together is None else 0
-    decided, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
+    decided, clean = (
+        verdict(percentile, group_means(weighed, size), confidence),
+        needed_requests(percentile, 0, confidence),
+    )
     if decided == "met" and len(shares) < least * size:
         decided = "not_enough_samples"
     needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)

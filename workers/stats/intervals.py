@@ -74,7 +74,7 @@ def independent_spacing(metric: str, served: Sequence[ServedBatch]) -> int:
     return max((batch.waited for batch in served), default=1) if metric in FROM_SENDING else 1
 
 
-def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
+def thin(samples: Sequence[float], spacing: int) -> Sequence[float]:
     """Every `spacing`-th sample, as a Markov chain is thinned; more of them where fewer than two would be left."""
     return samples[:: max(1, min(spacing, len(samples) // 2))]
 
@@ -141,7 +141,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     """
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
-    thinned_pairs = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
+    thinned_pairs = np.column_stack([thin(side[:count], spacing) for side in (before, after)])
     interval = bootstrap(_ratio_of_medians, thinned_pairs)
     low, high, value = interval.low, interval.high, float(_ratio_of_medians(pairs))
     if count < MIN_PAIRS * spacing:
@@ -163,7 +163,7 @@ def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent, and the interval is of those; with fewer than MIN_PAIRS
     of them it is the whole range.
     """
-    value, thinned_samples = intervals.median_interval(samples)[0], thinned(samples, spacing)
+    value, thinned_samples = intervals.median_interval(samples)[0], thin(samples, spacing)
     too_few = len(thinned_samples) < MIN_PAIRS
     _, low, high = intervals.median_interval([min(samples), max(samples)] if too_few else thinned_samples)
     return Interval(value=value, low=min(low, value), high=max(high, value))
@@ -175,7 +175,7 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent; those are taken. A ratio inside this interval is no
     difference. Raises ValueError when no side has two samples.
     """
-    thinned_sides = [thinned(side, spacing) for side in sides]
+    thinned_sides = [thin(side, spacing) for side in sides]
     ratios = [paired_ratio(side[0::2], side[1::2]) for side in thinned_sides if len(side) > 1]
     if not ratios:
         raise ValueError("a noise floor needs at least two samples of one side")
@@ -216,7 +216,7 @@ def drift(samples: Sequence[float]) -> float | None:
     return ratio if drifts else None
 
 
-def joined(parts: Sequence[Sequence[ServedBatch]]) -> list[ServedBatch]:
+def join_processes(parts: Sequence[Sequence[ServedBatch]]) -> list[ServedBatch]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
     served: list[ServedBatch] = []
     for part in filter(None, parts):

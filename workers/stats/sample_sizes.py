@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from kernels.measure.latency import ServedBatch, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pool_samples, samples_of
 from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution, metric_key
 from workers.documents.model import ModelManifest
@@ -32,16 +32,18 @@ def verdicts(
 ) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
     limited = [objective for objective in objectives if objective.limit is not None]
-    return [judged(objective, [served], usd_per_hour) for objective in limited]
+    return [judge_objective(objective, [served], usd_per_hour) for objective in limited]
 
 
-def judged(objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None) -> Verdict:
+def judge_objective(
+    objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None
+) -> Verdict:
     """The verdict on an objective, by the batches of all processes that served. Without a limit, as if it were kept."""
     values, shares = _by_process(objective, processes, usd_per_hour)
-    return judged_values(objective, values, shares, _spacing(objective, processes))
+    return judge_values(objective, values, shares, _spacing(objective, processes))
 
 
-def judged_values(
+def judge_values(
     objective: Objective, values: Sequence[Sequence[float]], shares: Sequence[Sequence[float]], spacing: int = 1
 ) -> Verdict:
     """The verdict on an objective by each batch's mean sample, above 0, and its share of samples beyond the limit.
@@ -52,7 +54,7 @@ def judged_values(
     return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, inefficiency=inefficiency)
 
 
-def needed(objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None) -> int:
+def needed_batches(objective: Objective, processes: Sequence[Sequence[ServedBatch]], usd_per_hour: float | None) -> int:
     """How many batches without a sample beyond the limit prove the objective, with clients as those of `processes`, and
     batches that depend on each other as these do. Of a promise relative to before, as if they did not.
     """
@@ -118,7 +120,7 @@ def distributions(
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
     measured = []
     for metric, n in dict.fromkeys([*promised, *defaults]):
-        samples = pooled(served, metric, n, usd_per_hour)
+        samples = pool_samples(served, metric, n, usd_per_hour)
         extra = [objective.percentile for objective in objectives if metric_key(objective) == (metric, n)]
         if samples:
             measured.append(distribution(samples, metric, n, extra, model.counted))

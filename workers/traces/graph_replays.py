@@ -75,7 +75,7 @@ def _named(replay: list[DeviceWork], sequence: list[str], phase: str) -> list[De
     placed = dict(zip(matrix, labels, strict=True)) if labels else {}
     named, last = [], ""
     for index, piece in enumerate(replay):
-        label = placed.get(index) or by_name(piece.kernel, last)
+        label = placed.get(index) or operation_of_name(piece.kernel, last)
         if index in matrix:
             last = label
         named.append(piece._replace(label=label, phase=phase))
@@ -93,13 +93,13 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
     """
     for without in ((), (CONVOLUTION, EXPERTS)):
         names = [name for name in sequence if not name.startswith(without)]
-        for candidate in (names, packed(names)):
+        for candidate in (names, join_neighbours(names)):
             if len(candidate) == count:
                 return candidate
     return []
 
 
-def packed(sequence: Sequence[str]) -> list[str]:
+def join_neighbours(sequence: Sequence[str]) -> list[str]:
     """The sequence with neighbours that one matrix can hold joined: q, k, v and gate, up."""
     labels: list[str] = []
     rest = list(sequence)
@@ -114,7 +114,7 @@ def packed(sequence: Sequence[str]) -> list[str]:
     return labels
 
 
-def by_name(kernel: str, last: str = "") -> str:
+def operation_of_name(kernel: str, last: str = "") -> str:
     """The operation that a kernel's name tells, or UNATTRIBUTED; `last` is the product before it in the graph."""
     if _HELPERS.search(kernel) and last:
         return last

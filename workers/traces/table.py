@@ -51,7 +51,7 @@ def floors_of(counted: CountedOp, ceilings: Ceilings) -> tuple[float, float]:
 def rows(
     work: Sequence[DeviceWork], counted: Sequence[CountedOp], ceilings: Ceilings, scale: TraceScale
 ) -> list[OpRow]:
-    """The op table of one request, costliest first. `share` is of the device's time; `with_idle` rebases it.
+    """The op table of one request, costliest first. `share` is of the device's time; `add_idle` rebases it.
 
     Raises nothing: an operation without shapes has no floor, one without time is left out.
     """
@@ -123,7 +123,7 @@ def launches(work: Sequence[DeviceWork], scale: TraceScale) -> int:
     return round(sum(scale.of(piece.phase) for piece in work))
 
 
-def with_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
+def add_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
     """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
     device_ms = sum(row.ms for row in rows)
     total_ms = max(request_ms, device_ms)

@@ -45,7 +45,7 @@ def limit_sentence(limit: LimitResult, remedy: str = MORE_MINUTES) -> str:
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
-        sentences.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        sentences.append(f"Every objective holds {load_words(limit)}{most}: {rate}.")
         undecided = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
         if undecided:
             sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {too_few}")
@@ -88,7 +88,7 @@ def _why_void(loads: Sequence[LoadResult]) -> str:
     return SHARED if all(load.telemetry and not load.lag.void for load in loads) else LATE
 
 
-def at_load(limit: LimitResult) -> str:
+def load_words(limit: LimitResult) -> str:
     """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`, `at the recorded speed`."""
     closed = limit.rate is None and limit.speed is None
     return f"with {users_words(limit.users)} at once" if closed else f"at {_level(limit, limit.level)}"
@@ -179,4 +179,4 @@ def limit_words(limit: LimitResult) -> str:
     if limit.held is None:
         few = all(load.verdict in ("not_enough_samples", None) for load in limit.loads)
         return f"no load is shown to keep every promise{', since each served too few requests to say' if few else ''}"
-    return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"
+    return f"every promise is kept {load_words(limit)}: {number(limit.held.tokens_per_second)} tokens/s"

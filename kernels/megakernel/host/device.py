@@ -301,7 +301,7 @@ class MegakernelBuild:
     constants: dict[str, Any]
 
 
-def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> MegakernelBuild:
+def build_layout(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> MegakernelBuild:
     """The build of a layout for the current GPU and `beside` ranks on it, without pairs that do not fit. Raises
     InvalidProgram for programs that fail, ValueError without room for a ring.
     """
@@ -309,7 +309,7 @@ def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) ->
     check_programs_once(*made)
     constants = defines(made[0], tuning)  # those of all ranks
     if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
-        return built(shape, replace(layout, pairs=False), tuning, beside)
+        return build_layout(shape, replace(layout, pairs=False), tuning, beside)
     return MegakernelBuild(made, constants)
 
 

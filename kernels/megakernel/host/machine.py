@@ -24,7 +24,7 @@ from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES
 from kernels.megakernel.program.shape import ModelShape, positions_of
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import RoundedWeights
-from kernels.ops.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, expand_samplings
 from kernels.tiles.maps import named
 
 _LOCK = threading.Lock()
@@ -160,7 +160,7 @@ class Rank:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
         params = np.zeros((), dtype=device.params_of(self.layout.tensor_parallel_size))
         batch, vocab = self.layout.batch, self.shape.vocab
-        how = of_batch(request.sampling, batch)
+        how = expand_samplings(request.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
         stride = 0 if logits is None else batch * vocab
         if logits is None and not all(sampling.greedy for sampling in how):
@@ -245,7 +245,7 @@ class SingleGpuMegakernel(Rank):
     ) -> None:
         gpu = model.lm_head.weight.device
         device.check_present(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
-        super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded, beside)
+        super().__init__(model, device.build_layout(shape, layout, tuning), (0, gpu), capacity, tuning, rounded, beside)
         self.launches, self.ranks = 0, [self]
 
     def launch(self, request: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:

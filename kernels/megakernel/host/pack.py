@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
-from kernels.gemm.hopper_tiles import interleaved_gate_up
+from kernels.gemm.hopper_tiles import interleave_gate_up
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.weights import (
@@ -17,9 +17,9 @@ from kernels.megakernel.program.weights import (
     Format,
     nvfp4_mix,
 )
-from kernels.model.expert_tiles import in_units
+from kernels.model.expert_tiles import interleave_units
 from kernels.model.experts import experts_of
-from kernels.quant.formats import FP8_LAYERS, INT4, of_head
+from kernels.quant.formats import FP8_LAYERS, INT4, head_precision
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ def matrices(w: "Weights") -> Iterator[tuple[int, "torch.Tensor"]]:
     if isinstance(w.mlp, Experts):
         yield ROUTER, torch.nn.functional.pad(w.mlp.router, (0, 0, 0, -len(w.mlp.router) % 16))
         return
-    yield GATE_UP, interleaved_gate_up(w.mlp.gate_up[0])
+    yield GATE_UP, interleave_gate_up(w.mlp.gate_up[0])
     yield DOWN, w.mlp.down
 
 
@@ -156,7 +156,7 @@ _WORDS = {
 }
 
 
-def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
+def quantise(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     """A matrix in a precision of `FORMATS`, or MXFP4; codes of bf16 are values. Raises ValueError where not finite."""
     import torch
 
@@ -174,7 +174,7 @@ def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     return QuantisedMatrix(codes, ones, scales)
 
 
-def coded(
+def encode_matrices(
     model: "Decoder", weights: str, rounded: "RoundedWeights | None"
 ) -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
     """(product, layer, codes) of every matrix, the head's rows a multiple of 16; `rounded`, or to nearest."""
@@ -184,7 +184,7 @@ def coded(
     missing = -len(head) % 16
     for layer, own in enumerate(model.layers if rounded is None else ()):
         for matrix, weight in matrices(own):
-            yield matrix, layer, quantised(weight, weights)
+            yield matrix, layer, quantise(weight, weights)
     for layer, layer_codes in enumerate(() if rounded is None else rounded.layers):
         both = layer_codes["gate_up"]
         tiles = torch.arange(len(both.codes), device=head.device).view(2, -1, 8).transpose(0, 1).flatten()
@@ -194,7 +194,7 @@ def coded(
         yield DOWN, layer, layer_codes["down"]
     if rounded is None or rounded.lm_head is None:
         padded = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
-        yield HEAD, layers, quantised(padded, of_head(weights) or "bf16")
+        yield HEAD, layers, quantise(padded, head_precision(weights) or "bf16")
         return
     filled = rounded.lm_head
     if missing:
@@ -224,7 +224,7 @@ def experts_in_mxfp4(model: Any) -> "torch.Tensor":
     packed: torch.Tensor | None = None
     for layer, own in enumerate(model.model.layers):
         w = experts_of(model.config, own.mlp)
-        both = torch.cat([_units_in_mxfp4(matrices) for matrices in (in_units(w), w.down)], dim=1)
+        both = torch.cat([_units_in_mxfp4(matrices) for matrices in (interleave_units(w), w.down)], dim=1)
         if packed is None:
             packed = torch.empty(len(model.model.layers), *both.shape, dtype=torch.uint8, device=both.device)
         packed[layer] = both
@@ -238,7 +238,7 @@ def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     def units(few: torch.Tensor) -> torch.Tensor:
-        own = quantised(few.flatten(0, 1), MXFP4.name)
+        own = quantise(few.flatten(0, 1), MXFP4.name)
         return streams(own, MXFP4, 0, few.shape[2] // 16).view(len(few), -1)
 
     return torch.cat([units(few) for few in matrices.detach().split(PACKED_TOGETHER)])
@@ -247,7 +247,7 @@ def _units_in_mxfp4(matrices: "torch.Tensor") -> "torch.Tensor":
 def pack(
     model: "Decoder", program: Program, rounded: "RoundedWeights | None" = None
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """A rank's stream of weights, uint8, and where each SM's begin, int64 [sms + 1]; `rounded` as for `coded`."""
+    """A rank's stream of weights, uint8, and where each SM's begin, int64 [sms + 1]. See `encode_matrices`."""
     import torch
 
     sizes, form_of = program.stream_bytes(), program.layout.form_of
@@ -274,6 +274,6 @@ def pack(
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():
-        for matrix, layer, codes in coded(model, program.layout.form.name, rounded):
+        for matrix, layer, codes in encode_matrices(model, program.layout.form.name, rounded):
             place(matrix, layer, codes)
     return packed, offsets

@@ -8,14 +8,14 @@ import torch
 
 from kernels.megakernel.program.weights import format_of_dense
 from kernels.model.decoder import Decoder
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.model.rounding import (
     MATRICES,
     RoundedWeights,
     Rounding,
     head_codes,
-    rounded_decoder,
-    rounded_weights,
+    round_decoder,
+    round_weights,
 )
 from kernels.model.tensor_parallel import TensorParallelModel, shard_model, shards_of
 from kernels.quant.formats import FP8_LAYERS
@@ -35,7 +35,7 @@ class RankModel(NamedTuple):
 
 def form_of(weights: str, model: Any) -> str:
     """A stored precision's form: of int4 most matrices', of fp8 with a 16-bit head if every matrix was so."""
-    if weights == "fp8" and in_fp8(Decoder(model).layers):
+    if weights == "fp8" and is_fp8(Decoder(model).layers):
         return FP8_LAYERS
     return stored_form(weights, [layer.self_attn.o_proj.weight for layer in model.model.layers])
 
@@ -60,7 +60,7 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
         if rounded is not None and not _keeps_values(compact, rounded):
-            compact = rounded_decoder(compact, rounded)
+            compact = round_decoder(compact, rounded)
         return [RankModel(model, compact, rounded)]
     made = []
     for rank, shard in enumerate(shard_model(model, devices).shards):
@@ -76,7 +76,7 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
     cached, key = _FOUND.setdefault(model, WeakValueDictionary()), (weights, rounding.model_dump_json())
     codes = cached.get(key)
     if codes is None:
-        codes = cached[key] = rounded_weights(model, compact, weights, rounding)
+        codes = cached[key] = round_weights(model, compact, weights, rounding)
     return codes
 
 
@@ -88,7 +88,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
     if weights == "bf16":
         return [RankModel(shard, compact) for shard, compact in zip(shards, own, strict=True)]
     if len(shards) == 1:
-        return [RankModel(model, own[0], rounded_weights(model, own[0], weights, Rounding()))]
+        return [RankModel(model, own[0], round_weights(model, own[0], weights, Rounding()))]
     layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         ranks_codes = [
@@ -135,7 +135,7 @@ def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
 
 def _keeps_values(compact: Decoder, rounded: RoundedWeights) -> bool:
     """Whether the codes stand for the decoder's own values, as those of a checkpoint in fp8 do."""
-    return rounded.lm_head is None and in_fp8(compact.layers)
+    return rounded.lm_head is None and is_fp8(compact.layers)
 
 
 def _round_in_place(rank: RankModel, first: bool) -> None:

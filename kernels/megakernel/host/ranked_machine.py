@@ -45,7 +45,7 @@ class RankedMachine:
         for gpu in gpus:
             device.check_present(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         with current(gpus[0]):
-            made = device.built(shape, layout, tuning, most)
+            made = device.build_layout(shape, layout, tuning, most)
         self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
         self.ranks = []
         for place, own in zip(enumerate(gpus), models, strict=True):

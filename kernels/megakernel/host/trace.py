@@ -225,7 +225,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
     return {name: tuple(ns / 1000 / timeline.sms / timeline.gpus) for name, ns in spent.items()}
 
 
-def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
+def draw_activity(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
     """Lines of text: each SM in `layer`; a letter of LETTERS at work, small while it publishes, a dot in wait."""
     spans = [span for span in timeline.spans if span.layer == layer]
     if not spans:

@@ -22,7 +22,15 @@ from kernels.megakernel.program.instructions import (
     ROUTER,
     WORDS,
 )
-from kernels.megakernel.program.layout import Layout, attention_work, fitted, head_tiles, products, shares, strided
+from kernels.megakernel.program.layout import (
+    Layout,
+    attention_work,
+    deal_tiles,
+    fit_layout,
+    head_tiles,
+    products,
+    shares,
+)
 from kernels.megakernel.program.shape import ModelShape
 
 
@@ -89,7 +97,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     In a mixture ROUTER, on every SM, reads the residual after attention. GATE_UP of the first group, on every SM too,
     finds the experts that the router chose: the groups' experts are known then, and their weights are in no section.
     """
-    layout = fitted(shape, layout)
+    layout = fit_layout(shape, layout)
     program = Program(shape, layout, rank=rank)
     rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
     program.sections = [[] for _ in range(layout.sms)]
@@ -115,7 +123,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     def gate_up_of_group(layer: int, group: int) -> None:
         nonlocal rotation
         tiles, columns, _ = cut[GATE_UP]
-        for sm, (tile, units) in enumerate(strided(tiles, layout.sms, rotation)):
+        for sm, (tile, units) in enumerate(deal_tiles(tiles, layout.sms, rotation)):
             words = {"op": GATE_UP, "tile": tile, "units": units, "k_tiles": columns, "layer": layer, "group": group}
             rows[sm].append(words)
         rotation += layout.sms - tiles % layout.sms

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV, ROUTER
 from kernels.megakernel.program.shape import ModelShape, Unsupported
 from kernels.megakernel.program.weights import CHUNK_BLOCKS, MXFP4, Format, fitting_chunk, format_of_dense
-from kernels.quant.formats import of_head
+from kernels.quant.formats import head_precision
 
 MAX_HEADS = 8
 """The most query heads of one key-value head in an instruction: the columns of a matrix instruction's tile."""
@@ -62,7 +62,7 @@ class Layout:
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
     - `chunk_blocks`: the blocks of a chunk of weights.
     - `tensor_parallel_size`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
-    - `expert_groups`: the groups of top_k experts that one layer's tokens may choose together; `fitted` sets it.
+    - `expert_groups`: the groups of top_k experts that one layer's tokens may choose together; `fit_layout` sets it.
     """
 
     sms: int = 132
@@ -101,7 +101,7 @@ class Layout:
     @property
     def head_form(self) -> Format:
         """The format of the LM head's weights in the stream."""
-        return replace(format_of_dense(of_head(self.weights)), chunk_blocks=self.chunk_blocks)
+        return replace(format_of_dense(head_precision(self.weights)), chunk_blocks=self.chunk_blocks)
 
     @property
     def expert_form(self) -> Format:
@@ -131,7 +131,7 @@ def check_precision(shape: ModelShape, weights: str) -> None:
         raise Unsupported(f"{sizes}: the megakernel needs multiples of {columns} in mxfp4")
 
 
-def fitted(shape: ModelShape, layout: Layout) -> Layout:
+def fit_layout(shape: ModelShape, layout: Layout) -> Layout:
     """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
     or column tiles. Pairs and copies are dropped where the layout cannot have them, and slices where what joins the
     residual is normed: that takes the squares of all columns.
@@ -205,7 +205,7 @@ def default_layout(
         attending = replace(
             layout, splits=0, out_parts=_attending_parts(shape, tensor_parallel_size), pairs=True, copies=copies
         )
-        attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
+        attending = fit_layout(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
         few = shape.kv_heads * shape.head_dim <= MAX_ATTENDED_COLUMNS * max(1, ATTENDING_PARTS // tensor_parallel_size)
         if not long and not wide and few and can_attend(shape, attending):
             return attending
@@ -235,7 +235,7 @@ def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
     splits = max(1, layout.sms // len(attention_work(shape, whole)))
     if splits < SHARED_FROM and shape.heads * shape.head_dim > LONG_OUT_PARTS * NARROW_COLUMNS:
         return replace(whole, splits=min(MAX_SPLITS, splits))
-    shared = fitted(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
+    shared = fit_layout(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
     return shared if shared.pairs else layout
 
 
@@ -368,7 +368,7 @@ def expert_groups(shape: ModelShape, batch: int) -> int:
     return -(-experts_at_once(shape, batch) // shape.top_k) if shape.experts else 1
 
 
-def strided(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
+def deal_tiles(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:
     """Deals row tiles to the SMs one by one: (first, tiles), `sms` apart, so that none has two more at work."""
     first = [(sm - rotation) % sms for sm in range(sms)]
     return [(tile, len(range(tile, tiles, sms))) for tile in first]

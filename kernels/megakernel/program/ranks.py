@@ -51,7 +51,7 @@ def shard_of(shape: ModelShape, tensor_parallel_size: int, weights: str = "bf16"
     )
 
 
-def served_most(shape: ModelShape, tensor_parallel_size: int) -> int:
+def max_served_batch(shape: ModelShape, tensor_parallel_size: int) -> int:
     """The most sequences of a server's instances. The time of a proof, for which a start waits, grows with the groups
     of experts over all ranks: over several GPUs a mixture's instances are for fewer.
     """

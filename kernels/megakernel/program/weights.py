@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.quant.formats import FP8_LAYERS, of_dense
+from kernels.quant.formats import FP8_LAYERS, dense_precision
 from kernels.quant.gf2 import gf2_inverse
 
 Bytes = NDArray[np.uint8]
@@ -123,7 +123,7 @@ PRECISIONS = (*FORMATS, MXFP4.name)
 
 def format_of_dense(weights: str) -> Format:
     """The format of a model's matrices beside experts. Raises ValueError as `format_of`."""
-    return format_of(of_dense(weights) or "bf16")
+    return format_of(dense_precision(weights) or "bf16")
 
 
 def format_of(name: str) -> Format:

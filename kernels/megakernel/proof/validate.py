@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.cuda.nvrtc import cache_directory, made_ahead
+from kernels.cuda.nvrtc import cache_directory, prebuilt_file
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import ROUTER
 from kernels.megakernel.program.layout import Layout
@@ -100,7 +100,7 @@ def check_programs_once(*programs: Program) -> None:
 
 
 def _is_known(name: str) -> bool:
-    return bool(made_ahead(name)) or (cache_directory() / name).exists()
+    return bool(prebuilt_file(name)) or (cache_directory() / name).exists()
 
 
 @dataclass(frozen=True)

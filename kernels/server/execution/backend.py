@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kernels.attention.decode_split import MAX_ROWS, SAFE_ROWS
 from kernels.cuda.current import current
-from kernels.cuda.graphs import captured_together
+from kernels.cuda.graphs import capture_graph_of_several
 from kernels.hardware import Gpu
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce, all_reduce
@@ -22,9 +22,9 @@ from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.quant.quantised_matrix import stored_groups
-from kernels.server.execution.heads import MAX_EQUAL_LOGITS, TIMED_AS, drawn_by, most_equal_rows, planned_heads
+from kernels.server.execution.heads import MAX_EQUAL_LOGITS, TIMED_AS, most_equal_rows, planned_heads, sampling_kinds
 from kernels.server.execution.inputs import Fields, Sequences, size, views
-from kernels.server.execution.logits_processing import processed
+from kernels.server.execution.logits_processing import process_logits
 from kernels.server.execution.logprobs import Copied, CopiedPrompt, logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
@@ -261,7 +261,7 @@ class KernelsBackend:
     @torch.no_grad()
     def launch(self, step: Step) -> Callable[[], None] | None:
         shape = self._shape_for(step)
-        kind = drawn_by(step) if shape in self._headed or shape in self._heads_left else None
+        kind = sampling_kinds(step) if shape in self._headed or shape in self._heads_left else None
         if kind in self._heads_left.get(shape, {}) and self._may_capture():
             self._add_head(shape, kind)
         graph = self._graph(shape, kind)
@@ -282,7 +282,7 @@ class KernelsBackend:
         """Draws the tokens of the step from logits that the requests' processors have changed. On a GPU the pass has
         drawn before; the rows of other requests then get the same tokens again, since their noise is the same.
         """
-        graph.one_pass.draw(processed(step, draws, graph.one_pass.logits))
+        graph.one_pass.draw(process_logits(step, draws, graph.one_pass.logits))
         self._start_reading(step, draws, graph, host)
 
     def _start_reading(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
@@ -406,7 +406,7 @@ class KernelsBackend:
         owner: PackedPass | TensorParallelPackedPass = passes[0]
         if self._exchange is not None:
             owner = TensorParallelPackedPass(passes, memories, self._exchange)
-        run = captured_together(owner.run, self._devices) if self.device.type == "cuda" else owner.run
+        run = capture_graph_of_several(owner.run, self._devices) if self.device.type == "cuda" else owner.run
         return Captured(passes[0], run, memories[0], host, owner)
 
     def _rank(self, rank: int) -> int | None:

@@ -12,18 +12,18 @@ from kernels.gemm.skinny import MAX_ROWS
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.program.ranks import served_most, shard_of
+from kernels.megakernel.program.ranks import max_served_batch, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, tile_experts
 from kernels.model.experts import has_experts
-from kernels.model.layer_weights import in_fp8
+from kernels.model.layer_weights import is_fp8
 from kernels.model_files.digests import model_digest
 from kernels.model_files.families import stored_experts, stored_rows
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
-from kernels.quant.formats import EXPERTS, INT4, of_stored
+from kernels.quant.formats import EXPERTS, INT4, megakernel_precision
 from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
@@ -34,16 +34,16 @@ from kernels.server.execution.megakernel_backend import (
     MegakernelBackend,
     batches_within,
     capacity_of,
-    crossing,
+    crossover_batch,
 )
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
 from kernels.server.execution.served_plans import (
     MEGAKERNEL,
     keeps_fp8,
-    megakernel_most,
-    of_server,
+    max_megakernel_batch,
+    plan_sentence,
     precision_refusal,
-    taken_of_plan,
+    server_exclusions,
     weights_of,
 )
 from kernels.server.execution.sizing import (
@@ -67,7 +67,7 @@ MIN_SM_FP8 = 89
 
 def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lambda: False) -> tuple[Engine, Ready]:
     """Loads the model and captures its graphs; the engine, and its message that it is ready. `compiled` waits for
-    `make_ahead`, and says whether it did all. Raises ValueError, MemoryError or PlanRefused, in one sentence.
+    `compile_ahead`, and says whether it did all. Raises ValueError, MemoryError or PlanRefused, in one sentence.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -103,8 +103,8 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
-        _tell(f"the server {taken_of_plan(plan, dtype, spec.max_num_seqs)}")
-        usable = for_size(known_here(plan.serving, here), spec)
+        _tell(f"the server {plan_sentence(plan, dtype, spec.max_num_seqs)}")
+        usable = drop_other_sizes(drop_foreign_measurements(plan.serving, here), spec)
         compiled_ahead &= usable == plan.serving
         plan = plan.model_copy(update={"serving": usable})
     planned = plan.serving if plan else None
@@ -113,11 +113,11 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms, kv_cache_dtype)
     compiled_ahead &= kv_bytes is None  # Triton's kernels depend on the number of pages
     excluded = [*spec.exclude, *(planned.exclude if planned else ())]
-    exclude = of_server(excluded, kv_cache_dtype)
+    exclude = server_exclusions(excluded, kv_cache_dtype)
     if gpu.sm == 90 and MEGAKERNEL in exclude and MEGAKERNEL not in excluded:
         _tell("no megakernel: its caches are in 16 bits and the KV pages in fp8")
     all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all, compiled_ahead)
-    serving = chosen(all_backends, planned, here, exclude)
+    serving = serving_settings(all_backends, planned, here, exclude)
     kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     return Engine(all_backends, kernels), Ready(
@@ -131,7 +131,7 @@ def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
     return {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
 
 
-def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
+def drop_foreign_measurements(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
     """The plan's settings of the server, reset where measured elsewhere than `here`: another `device`, `driver` or
     `torch`. A plan without a megakernel keeps it out.
     """
@@ -146,7 +146,7 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
     return serving
 
 
-def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
+def drop_other_sizes(serving: Serving | None, spec: Spec) -> Serving | None:
     """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
     if serving is None or (
         spec.max_num_seqs == serving.max_num_seqs and spec.max_model_len in (None, serving.max_model_len)
@@ -155,7 +155,7 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
     return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
 
 
-def chosen(
+def serving_settings(
     backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
     """The settings of a server with these backends, as a plan keeps them; `planned` are the plan's own."""
@@ -197,8 +197,8 @@ def backends(
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
     experts too. By default experts stored in mxfp4 stay so, and layers stored in fp8 where the memory holds their codes
     as well. Prompts of many tokens take the model's own.
-    `capture_all` as `Spec` has it; `compiled_ahead` says that `make_ahead` has compiled what a GPU needs that holds all
-    copies of the weights. Raises ValueError with one sentence.
+    `capture_all` as `Spec` has it; `compiled_ahead`: `compile_ahead` has compiled what a GPU needs that holds all copies
+    of the weights. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
@@ -211,7 +211,7 @@ def backends(
     decoder = decoders[0]
     form = stored_form(weights, [layer.o for layer in decoder.layers])
     compiled_ahead, weights = compiled_ahead and form == weights, form
-    all_fp8 = decoder.embedding.dtype == torch.bfloat16 and in_fp8(decoder.layers)
+    all_fp8 = decoder.embedding.dtype == torch.bfloat16 and is_fp8(decoder.layers)
     by_default = keeps_fp8(config, gpu, len(shards), plan, exclude)
     if all_fp8 and by_default and not weights:
         fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
@@ -219,14 +219,14 @@ def backends(
     compiled_ahead &= weights == "fp8" or not by_default
     if weights == "fp8" and not all_fp8:
         raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
-    if reason := unserved_weights(weights, gpu, model.config, len(shards)):
+    if reason := weights_refusal(weights, gpu, model.config, len(shards)):
         raise ValueError(f"--weights: {weights} is not served on {reason}")
     if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < MIN_SM_FP8:
         raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = megakernel_most(wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
+    most = max_megakernel_batch(wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
-    streamed = of_stored(weights) or "bf16"
+    streamed = megakernel_precision(weights) or "bf16"
     batches = megakernel_batches(model, gpu, context, most, streamed)
     reserved = sum(batches.values())
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
@@ -234,7 +234,7 @@ def backends(
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
     needed_copies = Usable(gpu, copies, exclude, weights).copies
     if weights in (*INT4, "fp8"):
-        _tell(stored_weights(weights, needed_copies))
+        _tell(weights_sentence(weights, needed_copies))
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, needed_copies, weights))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
@@ -255,7 +255,7 @@ def backends(
     return [*beside, kernels]
 
 
-def unserved_weights(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
+def weights_refusal(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
     """On what weights in such a precision are not served, in words; "" where they are."""
     if weights and gpu.sm != 90:
         return f"{gpu.name}, only Hopper GPUs have its products"
@@ -266,7 +266,7 @@ def unserved_weights(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
     return "a model without experts" if weights == "mxfp4" else ""
 
 
-def stored_weights(weights: str, copies: Copies) -> str:
+def weights_sentence(weights: str, copies: Copies) -> str:
     """Which passes multiply by weights in fp8 or a form of int4, and which by others, in a sentence."""
     if not copies:
         return f"weights in {weights} do not fit beside the model's own: every pass takes the model's own"
@@ -311,7 +311,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
     free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
         shape = shard_of(shape_of(model.config.to_dict()), 1 + len(others), weights)
-        most = min(most, served_most(shape, 1 + len(others)))
+        most = min(most, max_served_batch(shape, 1 + len(others)))
         return batches_within(most, free, lambda batch: instance_bytes(first, batch, capacity_of(context), weights))
     except Unsupported as reason:
         _tell(f"no megakernel: {reason}")
@@ -355,7 +355,9 @@ def megakernel_beside(
         if not time_all and times[batch][1] < times[batch][0]:
             break
     times = dict(sorted(times.items()))
-    most = crossing({batch: ms for batch, (ms, _) in times.items()}, {batch: ms for batch, (_, ms) in times.items()})
+    most = crossover_batch(
+        {batch: ms for batch, (ms, _) in times.items()}, {batch: ms for batch, (_, ms) in times.items()}
+    )
     backend.timed = {batch: {"kernels": ms, "megakernel": own} for batch, (ms, own) in times.items()}
     measured = ", ".join(f"{batch}: {ms:.3f} {own:.3f}" for batch, (ms, own) in times.items())
     _tell(f"decode ms by batch size (kernels, megakernel): {measured}; megakernel up to batch size {most}")

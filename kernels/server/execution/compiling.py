@@ -20,7 +20,7 @@ from kernels.cuda.triton_build import TritonBuild, compiling_for
 from kernels.hardware import Gpu
 from kernels.megakernel.host import device
 from kernels.megakernel.program.layout import default_layout, serving_layout
-from kernels.megakernel.program.ranks import programs, served_most, shard_of
+from kernels.megakernel.program.ranks import max_served_batch, programs, shard_of
 from kernels.megakernel.program.shape import MAX_BATCH, Unsupported, shape_of
 from kernels.megakernel.proof.validate import Proof
 from kernels.model import all_reduce
@@ -32,14 +32,21 @@ from kernels.model.tensor_parallel import shard_config
 from kernels.model_files.families import stored_experts
 from kernels.ops import Case
 from kernels.plan import Plan, PlannedOp, Serving
-from kernels.quant.formats import of_stored
+from kernels.quant.formats import megakernel_precision
 from kernels.registry import Variant
 from kernels.runners.plan_files import PlanRefused, read_plan
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
-from kernels.server.execution.served_plans import BATCHES, MEGAKERNEL, keeps_fp8, megakernel_most, of_server, weights_of
+from kernels.server.execution.served_plans import (
+    BATCHES,
+    MEGAKERNEL,
+    keeps_fp8,
+    max_megakernel_batch,
+    server_exclusions,
+    weights_of,
+)
 from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
@@ -82,7 +89,7 @@ def megakernels(
             shape = shard_of(shape_of(config), tensor_parallel_size, weights)
         except Unsupported:
             return
-        if served and batch > served_most(shape, tensor_parallel_size):
+        if served and batch > max_served_batch(shape, tensor_parallel_size):
             continue
         try:
             layout_of = serving_layout if served else default_layout
@@ -226,9 +233,9 @@ def served_builds(
         yield from check_builds(model, gpu)
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:
-        most = megakernel_most(wanted.max_num_seqs, plan)
+        most = max_megakernel_batch(wanted.max_num_seqs, plan)
         batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
-        given = capacity, batches, of_stored(weights) or "bf16", size
+        given = capacity, batches, megakernel_precision(weights) or "bf16", size
         yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))
     decoder = Decoder(model)
     rows = serving.graph_rows if serving else ()
@@ -237,7 +244,7 @@ def served_builds(
     yield from pass_builds(KernelsBackend([decoder] * size, gpu, limits, rows, ops, exclude=exclude, weights=weights))
 
 
-def make_ahead(spec: Spec, gpu: Gpu) -> bool:
+def compile_ahead(spec: Spec, gpu: Gpu) -> bool:
     """Makes what the engine of this server needs. Returns False where it refuses the server: the engine says why."""
     with suppress(ValueError, OSError, PlanRefused):
         plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -250,7 +257,7 @@ def make_ahead(spec: Spec, gpu: Gpu) -> bool:
             plan,
             spec.dtype or (plan.dtype if plan else "bf16"),
             spec.weights or (weights_of(plan) if plan else ""),
-            of_server([*spec.exclude, *(serving.exclude if serving else ())], kv_cache_dtype),
+            server_exclusions([*spec.exclude, *(serving.exclude if serving else ())], kv_cache_dtype),
             spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1),
         )
         compile_together(builds)

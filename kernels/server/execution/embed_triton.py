@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.cuda.triton_launch import launched
+from kernels.cuda.triton_launch import launch_once
 
 BLOCK, WARPS = 2048, 4
 
@@ -30,5 +30,5 @@ def embed_rows(given: Tensor, source: Tensor, last: Tensor, table: Tensor) -> Te
     out = torch.empty(len(given), table.shape[1], dtype=table.dtype, device=table.device)
     if len(given):
         arguments = given, source, last, table, out, table.shape[1], BLOCK
-        launched(_embed, (len(given),), arguments, out, num_warps=WARPS)
+        launch_once(_embed, (len(given),), arguments, out, num_warps=WARPS)
     return out

@@ -47,7 +47,7 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
     return [kind for kind in head_kinds(model) if head_case(model, shape.draws, kind) in cases]
 
 
-def drawn_by(step: Step) -> SamplingKind | None:
+def sampling_kinds(step: Step) -> SamplingKind | None:
     """The head that can draw every token of the step; None if some need their logits."""
     requests = [part.request for part in step.parts]
     if step.prefill_chunks or step.processes_logits or any(request.logprobs is not None for request in requests):

@@ -73,7 +73,7 @@ class Processor:
         return None if self.matcher is None else self.matcher.accept(token)
 
 
-def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
+def process_logits(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
     """A copy of the logits [draws, vocab] with what the requests of the step's parts change, in the same precision: no
     kernel that draws is compiled for it. `draws` are the rows of the parts. All tokens before them must be committed.
     """

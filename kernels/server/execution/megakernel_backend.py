@@ -263,7 +263,7 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
     return sizes
 
 
-def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
+def crossover_batch(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
     """The most sequences up to which the megakernel takes fewer ms a token; 0 where none."""
     most = 0
     for sequences in sorted(megakernel_ms):

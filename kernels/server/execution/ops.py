@@ -34,7 +34,7 @@ from kernels.ops import (
     StepAttentionCase,
 )
 from kernels.plan import PlannedOp
-from kernels.quant.formats import EXPERTS, of_dense, of_served_head
+from kernels.quant.formats import EXPERTS, dense_precision, served_head_precision
 from kernels.server.execution.heads import head_case, head_kinds
 from kernels.server.execution.shapes import Shape
 
@@ -100,7 +100,7 @@ class Usable:
     @property
     def dense(self) -> str:
         """`weights` of all matrices but experts."""
-        return of_dense(self.weights)
+        return dense_precision(self.weights)
 
     @property
     def widened(self) -> str:
@@ -110,7 +110,7 @@ class Usable:
     @property
     def of_head(self) -> "Usable":
         """The same for the LM head, whose precision may be another one."""
-        return replace(self, weights=of_served_head(self.weights))
+        return replace(self, weights=served_head_precision(self.weights))
 
 
 def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:

@@ -150,7 +150,7 @@ class PackedPass:
         self.hidden = x
         result = self._end(Stream(ends))
         if self.head is None:
-            self.logits = decoder.capped(result, self.model.logit_cap)
+            self.logits = decoder.softcap(result, self.model.logit_cap)
             if not self.draws_later:
                 self.draw(self.logits)
         else:

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.cuda.triton_launch import launched
+from kernels.cuda.triton_launch import launch_once
 from kernels.server.execution.inputs import Fields
 
 BLOCK, WARPS = 4096, 8
@@ -196,6 +196,6 @@ def draw_rows(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None
     scores = torch.empty(rows, splits, dtype=torch.float32, device=logits.device)
     tokens = torch.empty(rows, splits, dtype=torch.int32, device=logits.device)
     given, parts = ((logits, logits.stride(0), vocab), settings), (scores, tokens)
-    launched(_parts, (rows, splits), (*given, parts, splits, BLOCK), parts, num_warps=WARPS)
+    launch_once(_parts, (rows, splits), (*given, parts, splits, BLOCK), parts, num_warps=WARPS)
     picked = (*given, parts, (out, last), splits, MAX_SPLITS, BLOCK, bits)
-    launched(_pick, (rows,), picked, out, num_warps=WARPS)
+    launch_once(_pick, (rows,), picked, out, num_warps=WARPS)

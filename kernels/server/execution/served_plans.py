@@ -42,7 +42,7 @@ BATCHES = (1, 2, 4, 8)
 """The sequences of the instances."""
 
 
-def megakernel_most(max_num_seqs: int, plan: Plan | None = None) -> int:
+def max_megakernel_batch(max_num_seqs: int, plan: Plan | None = None) -> int:
     """The most sequences at once that the megakernel may serve; 0: none."""
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     return min(max_num_seqs, BATCHES[-1] if up_to is None else up_to)
@@ -67,7 +67,7 @@ def precision_refusal(plan: Plan, stored: str = "") -> str | None:
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows"
 
 
-def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
+def plan_sentence(plan: Plan, dtype: str, running: int) -> str:
     """What a server in `dtype` for `running` requests takes of the plan: packed passes have their own kernels."""
     taken = ["the plan's model"]
     if dtype == plan.dtype:
@@ -103,6 +103,6 @@ VARIANTS = (
 NAMES = (MEGAKERNEL, *VARIANTS)
 
 
-def of_server(excluded: Iterable[str], kv_cache_dtype: KvCacheDtype = "auto") -> list[str]:
+def server_exclusions(excluded: Iterable[str], kv_cache_dtype: KvCacheDtype = "auto") -> list[str]:
     """The excluded names that a server can leave out, sorted, and the megakernel beside KV pages in fp8."""
     return sorted(set(NAMES).intersection([*excluded, *([MEGAKERNEL] if kv_cache_dtype == "fp8" else [])]))

@@ -12,7 +12,7 @@ from kernels.model import decoder
 from kernels.model.experts import Experts
 from kernels.ops import MODEL_BYTES
 from kernels.plan import KvCacheDtype
-from kernels.quant.formats import EXPERTS, of_dense, of_served_head
+from kernels.quant.formats import EXPERTS, dense_precision, served_head_precision
 from kernels.runners.sessions import LIMITS, positions
 from kernels.server.execution.backend import block_of
 from kernels.server.execution.ops import Copies
@@ -55,7 +55,7 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL, 
     packed = [model.lm_head, *(weight for w in model.layers for weight in w.streamed)]
     if weights in EXPERTS and (own := [w.mlp for w in model.layers if isinstance(w.mlp, Experts)]):
         experts = MODEL_BYTES[weights] * sum(weight.gate_up.numel() + weight.down.numel() for weight in own)
-        return int(experts) + _packed_of_dense(model, packed, copies, of_dense(weights))
+        return int(experts) + _packed_of_dense(model, packed, copies, dense_precision(weights))
     return _packed_of_dense(model, packed, copies, weights)
 
 
@@ -63,7 +63,7 @@ def _packed_of_dense(model: decoder.Decoder, packed: list[Tensor], copies: Copie
     """The same of the `packed` matrices, which every token multiplies, the head first."""
     if weights:
         head, *layers = packed
-        in_head, widened = of_served_head(weights), "fp8" if weights == "fp8" else "int8"
+        in_head, widened = served_head_precision(weights), "fp8" if weights == "fp8" else "int8"
         streamed = MODEL_BYTES[in_head] * head.numel() if in_head else head.nbytes
         small = [weight for weight in (packed if in_head else layers) if len(weight) % 8 == 0]
         more = MODEL_BYTES[widened] * sum(weight.numel() for weight in small) if copies is Copies.ALL else 0

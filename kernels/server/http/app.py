@@ -27,7 +27,7 @@ from kernels.server.http.response_formats import CHAT, COMPLETION, Form
 from kernels.server.http.responses import ResponseForm, ResponsesRequest
 from kernels.server.http.schemas import MAX_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
 from kernels.server.http.text import TextCodec
-from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenized, tokenized
+from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from kernels.server.http.tools import ToolCalling
 from kernels.server.http.writing import piece_by_piece
 from kernels.server.messages import Ready
@@ -93,8 +93,8 @@ class Server:
             self._route("/v1/chat/completions", self._chat, "POST"),
             self._route("/v1/responses", self._responses, "POST"),
             self._route("/v1/embeddings", self._embeddings, "POST"),
-            self._route("/tokenize", self._of_tokens(TokenizeRequest, tokenized), "POST"),
-            self._route("/detokenize", self._of_tokens(DetokenizeRequest, detokenized), "POST"),
+            self._route("/tokenize", self._of_tokens(TokenizeRequest, tokenize), "POST"),
+            self._route("/detokenize", self._of_tokens(DetokenizeRequest, detokenize), "POST"),
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),

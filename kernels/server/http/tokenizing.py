@@ -54,7 +54,7 @@ class DetokenizeRequest(BaseModel):
     field: ClassVar[str] = "tokens"
 
 
-async def tokenized(document: TokenizeRequest, prompts: Prompts) -> dict[str, Any]:
+async def tokenize(document: TokenizeRequest, prompts: Prompts) -> dict[str, Any]:
     """The answer to a request. Texts of any length are encoded."""
     text = prompts.text
     if document.messages is None:
@@ -70,7 +70,7 @@ async def tokenized(document: TokenizeRequest, prompts: Prompts) -> dict[str, An
     return {"count": len(ids), "max_model_len": prompts.ready.longest, "tokens": ids, "token_strs": strings}
 
 
-async def detokenized(document: DetokenizeRequest, prompts: Prompts) -> dict[str, Any]:
+async def detokenize(document: DetokenizeRequest, prompts: Prompts) -> dict[str, Any]:
     """The answer to a request, special tokens included. Raises ApiError for an id that does not exist."""
     vocabulary = prompts.ready.vocabulary
     if document.tokens and (min(document.tokens) < 0 or max(document.tokens) >= vocabulary):

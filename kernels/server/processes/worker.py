@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 MAKE = (
-    "import pickle, sys; from kernels.server.execution.compiling import make_ahead; "
-    "sys.exit(not make_ahead(*pickle.load(sys.stdin.buffer)))"
+    "import pickle, sys; from kernels.server.execution.compiling import compile_ahead; "
+    "sys.exit(not compile_ahead(*pickle.load(sys.stdin.buffer)))"
 )
 MAX_SECONDS = 600.0
 """A start waits no longer: what is not compiled then is compiled by the engine."""

@@ -13,7 +13,7 @@ from kernels.measure.latency import ServedBatch
 from tests.simulations_page import PAGE, agrees, quoted_counts, quoted_shares
 from workers.documents.workload import Objective
 from workers.stats.dependence import cautious_inefficiency, statistical_inefficiency
-from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, judged, judged_values, needed
+from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, judge_objective, judge_values, needed_batches
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 
@@ -68,10 +68,12 @@ def in_a_row(times_ms: list[float]) -> list[ServedBatch]:
 def test_times_that_creep_towards_the_limit_are_not_met_after_a_few():
     rising = in_a_row([90 + each / 4 for each in range(40)])
     near, far = Objective(metric="e2e", limit=100), Objective(metric="e2e", limit=1000)
-    assert judged(near, [rising], None) == "not_enough_samples"
-    assert needed(near, [rising], None) > 40
+    assert judge_objective(near, [rising], None) == "not_enough_samples"
+    assert needed_batches(near, [rising], None) > 40
     assert not is_enough([near], rising, None)
-    assert judged(far, [rising[:MIN_REQUESTS]], None) == "met", "they vary by 10 % and the limit is ten times as much"
+    assert judge_objective(far, [rising[:MIN_REQUESTS]], None) == "met", (
+        "they vary by 10 % and the limit is ten times as much"
+    )
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.2-1b-load", "llama-3.2-1b-in-7-minutes"])
@@ -82,7 +84,7 @@ def test_measured_requests_far_from_the_limit_keep_their_verdict(name):
     for side, verdict in (("before", "verdict_before"), ("after", "verdict")):
         values = verify[side][0]["samples"]
         shares = [float(each > objective.limit) for each in values]
-        assert judged_values(objective, [values], [shares]) == outcome[verdict] in ("met", "missed")
+        assert judge_values(objective, [values], [shares]) == outcome[verdict] in ("met", "missed")
 
 
 def test_what_runs_today_depended_on_itself_on_gpus_as_the_page_says():
@@ -103,5 +105,5 @@ def test_what_processes_differ_by_does_not_count_as_dependence():
     """Each process is quick or slow throughout: requests of each are independent of those before them there."""
     draws, objective = np.random.default_rng(8), Objective(metric="e2e", limit=100)
     processes = [in_a_row((level + draws.random(12)).tolist()) for level in (70, 80, 90, 75, 85, 65)]
-    assert judged(objective, processes, None) == "met"
-    assert judged(objective, [[each for served in processes for each in served]], None) == "not_enough_samples"
+    assert judge_objective(objective, processes, None) == "met"
+    assert judge_objective(objective, [[each for served in processes for each in served]], None) == "not_enough_samples"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from kernels.bring_up.steps import BringUpStep, StepOutcome, outcome, run_steps, stopped
+from kernels.bring_up.steps import BringUpStep, StepOutcome, outcome, run_steps, stopped_steps
 from tests.waiting import wait_for
 
 
@@ -42,7 +42,7 @@ def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
     said: list[str] = []
     assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
     assert [outcome(tmp_path, each.name).found for each in steps] == [[1], None, None, None, {"two": 2}]
-    assert stopped(tmp_path) == {
+    assert stopped_steps(tmp_path) == {
         "the step b": "ValueError: no such form",
         "the step c": "Its process ended with code 7.",
         "the step d": "It took more than 0 s.",

@@ -13,7 +13,7 @@ from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, compare, judge
 from kernels.cli.bench_document import BenchRow
-from kernels.cli.bench_experts import counted, with_experts
+from kernels.cli.bench_experts import count_choices, with_experts
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.measure.intervals import across_processes, median_interval
@@ -78,7 +78,7 @@ def test_a_mixture_is_measured_on_one_gpu_and_then_in_shards(monkeypatch):
 
     def measure(model, own):
         seen.append((len(tensor_parallel.shards_of(model)), own[0][1].gpus))
-        with counted(model, 1) as chosen:
+        with count_choices(model, 1) as chosen:
             bench_decode_run.reference(model).logits(torch.ones(1, 9, dtype=torch.int64))
         yield with_experts(case, model, chosen)
 

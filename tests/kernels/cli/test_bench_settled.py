@@ -8,7 +8,7 @@ import torch
 from kernels import registry, torch_compiled
 from kernels.__main__ import main
 from kernels.cases import GROUPS, cases
-from kernels.cli.bench import WITHOUT, bench_rows, compiled_peers, picked, without
+from kernels.cli.bench import WITHOUT, bench_rows, compiled_peers, select_cases, without
 from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
@@ -42,11 +42,11 @@ def test_settled_times_have_ratios_of_their_own():
 def test_a_whole_key_stands_for_its_case_alone():
     offered = cases("fused", cpu=False)
     plain = "op=rmsnorm m=16384 n=2048 residual=True dtype=bf16"
-    assert [each.key for each in picked(offered, [plain])] == [plain]
+    assert [each.key for each in select_cases(offered, [plain])] == [plain]
     part = "rmsnorm m=16384 n=2048 residual=True"
-    assert [each.key for each in picked(offered, [part])] == [plain, f"{plain} quantise=fp8"]
-    assert [each.op for each in picked(offered, ["lm_head m=1 ", plain])] == ["rmsnorm"] + ["lm_head"] * 10
-    assert picked(offered, [""]) == offered
+    assert [each.key for each in select_cases(offered, [part])] == [plain, f"{plain} quantise=fp8"]
+    assert [each.op for each in select_cases(offered, ["lm_head m=1 ", plain])] == ["rmsnorm"] + ["lm_head"] * 10
+    assert select_cases(offered, [""]) == offered
 
 
 @pytest.mark.parametrize(("asked", "usual"), [(["--seconds", "0.2"], 0.2), ([], 20.0)])

@@ -14,7 +14,7 @@ from kernels import attention, blackwell, fft, gemm, registry, runners
 from kernels.__main__ import main
 from kernels.attention import flash_call
 from kernels.cases import GROUPS, check_cases
-from kernels.cli.builds import of_model
+from kernels.cli.builds import model_builds
 from kernels.cuda import call, compiler, launch, nvrtc, occupancy
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import GPUS
@@ -73,7 +73,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     monkeypatch.setenv(nvrtc.PREBUILT, str(tmp_path))
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=module))
-    monkeypatch.setattr(compiler, "compiled", refused)
+    monkeypatch.setattr(compiler, "compile_source", refused)
     monkeypatch.setattr("kernels.megakernel.proof.validate.check_programs", not_proven)
     for module_with in (maps, launch):
         monkeypatch.setattr(module_with, "driver", lambda: nothing)
@@ -94,7 +94,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
 @cache
 def names_ahead() -> list[str]:
     """The names of what `kernels compile` makes for the model."""
-    return [build.name for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"], [2])]
+    return [build.name for build in model_builds(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"], [2])]
 
 
 PACKED: dict[tuple[str, str], dict[str, Any]] = {}
@@ -182,7 +182,7 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
 def test_a_plans_megakernel_finds_its_binary_and_the_one_that_its_profile_takes(asked: set[str]) -> None:
     shape, capacity = shape_of(CONFIG), room_for(TRAFFIC.prompt, TRAFFIC.tokens)
     layout = default_layout(shape, TRAFFIC.batch, capacity, "bf16", H200.sms)
-    made = device.built(shape, layout, device.Tuning())
+    made = device.build_layout(shape, layout, device.Tuning())
     device.compile_kernel(made.constants)
     device.load(device.traced_build(made.programs[0], device.Tuning()), made.constants)
     assert len([name for name in asked if name.startswith("decode-")]) == 2
@@ -193,7 +193,7 @@ def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
     capacity = room_for(TRAFFIC.prompt, TRAFFIC.tokens)
     for weights in ("bf16", "fp8"):
         layout = default_layout(shard, TRAFFIC.batch, capacity, weights, H200.sms, 2)
-        device.compile_kernel(device.built(shard, layout, device.Tuning()).constants)
+        device.compile_kernel(device.build_layout(shard, layout, device.Tuning()).constants)
     assert len([name for name in asked if name.startswith("decode-")]) == 2
     shards = tensor_parallel.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").shards
     for number, made in enumerate(map(Decoder, shards)):

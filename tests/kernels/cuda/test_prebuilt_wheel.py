@@ -18,7 +18,7 @@ ASK = """
 import json
 from kernels.cuda import compiler, nvrtc, occupancy
 compiler.compiled = None
-ahead = nvrtc.made_ahead(occupancy.EMPTY_BUILD.name)
+ahead = nvrtc.prebuilt_file(occupancy.EMPTY_BUILD.name)
 print(json.dumps([ahead and str(ahead), occupancy.EMPTY_BUILD.is_made, nvrtc.__file__]))
 """
 

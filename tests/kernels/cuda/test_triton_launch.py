@@ -18,11 +18,11 @@ from torch import Tensor
 
 from kernels import registry
 from kernels.cuda import triton_launch
-from kernels.cuda.call import Prepared, Workspace, identity, nothing
+from kernels.cuda.call import Prepared, Workspace, identity, launch_nothing
 from kernels.cuda.launch import packed_argument
 from kernels.cuda.nvrtc import PREBUILT
 from kernels.cuda.triton_build import build_of, compiling_for
-from kernels.cuda.triton_launch import leaves, packed
+from kernels.cuda.triton_launch import leaves, pack_launch
 from kernels.fused.rmsnorm_triton import RmsNorm
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, Case, GatedCase, RmsNormCase, RopeCase
@@ -57,7 +57,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(name, case
     (call,) = calls
     triton = Specialised(call)
     compiled = triton.compiled()
-    kernel = packed(compiled, call.arguments, call.outputs, 99)
+    kernel = pack_launch(compiled, call.arguments, call.outputs, 99)
 
     outputs = call.outputs if isinstance(call.outputs, tuple) else (call.outputs,)
     new = tuple(torch.empty_like(output) for output in outputs)
@@ -222,7 +222,7 @@ def test_an_append_by_names_in_any_order_is_read_as_one_by_position(monkeypatch:
     function, arguments = registry.variant("rope_triton").build(case, {}), drawn(case)
     monkeypatch.setattr("kernels.cuda.call.current_stream", lambda: (0, 7))
     monkeypatch.setattr(function, "open_layout", lambda given: read.append([*map(id, given)]))
-    monkeypatch.setattr(function, "_prepare", lambda *given, **named: Prepared(lambda: None, lambda _: nothing))
+    monkeypatch.setattr(function, "_prepare", lambda *given, **named: Prepared(lambda: None, lambda _: launch_nothing))
     ordered = [arguments[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")]
     for values, named in ((ordered, {}), ([], dict(reversed(arguments.items()))), (ordered, {"page_table": None})):
         function.unchecked(*values, **named, out=arguments["q"])
@@ -267,18 +267,18 @@ class Jit:
 def test_an_output_or_a_type_that_the_kernel_was_not_compiled_for_is_refused() -> None:
     y = torch.zeros(8)
     with pytest.raises(ValueError, match="no multiple of 16 bytes"):
-        packed(Jit(), (y, y, 0.5, 3), y, 99).launch((1,), 7, y[1:])
+        pack_launch(Jit(), (y, y, 0.5, 3), y, 99).launch((1,), 7, y[1:])
     kernel, y = Jit(), torch.zeros(4)
     kernel.src.signature["eps"] = "bf16"
     with pytest.raises(TypeError, match="type bf16"):
-        packed(kernel, (y, y, 0.5, 3), y, 99)
+        pack_launch(kernel, (y, y, 0.5, 3), y, 99)
 
 
 @pytest.mark.parametrize("metadata", [{"global_scratch_size": 64}, {"profile_scratch_size": 8}, {"num_ctas": 2}])
 def test_a_kernel_that_needs_more_than_arguments_is_refused(metadata: dict[str, int]) -> None:
     y = torch.zeros(4)
     with pytest.raises(NotImplementedError, match="jit needs"):
-        packed(Jit(**metadata), (y, y, 0.5, 3), y, 99)
+        pack_launch(Jit(**metadata), (y, y, 0.5, 3), y, 99)
 
 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
@@ -286,7 +286,7 @@ def test_what_is_kept_of_a_call_holds_none_of_its_tensors(name, case, params, mo
     def compiled(kernel: Any, arguments: Any, outputs: Any, **options: Any) -> Any:
         found = Jit()
         found.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source
-        return packed(found, arguments, outputs, 99)
+        return pack_launch(found, arguments, outputs, 99)
 
     def kept() -> Any:
         arguments = drawn(case)

@@ -11,7 +11,7 @@ from kernels import registry
 from kernels.cases.fft import bench, check
 from kernels.cuda.occupancy import MAX_SHARED_BYTES, RESERVED
 from kernels.fft import fft_tiles, short_call
-from kernels.fft.fft_call import Arguments, packed_params
+from kernels.fft.fft_call import Arguments, pack_params
 from kernels.fft.fft_tiles import FftConfig
 from kernels.fft.toeplitz import Toeplitz
 from kernels.hardware import GPUS
@@ -116,7 +116,7 @@ def ran(source: Path, entry: str, macros: dict[str, Any], params: Any, *launch: 
 
 def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tensor]) -> torch.Tensor:
     """y of the kernels with transforms, as one block."""
-    params = packed_params(case, Arguments(**given | {"w": (packed := fft_tiles.spectrum(case, given["w"], config))}))
+    params = pack_params(case, Arguments(**given | {"w": (packed := fft_tiles.spectrum(case, given["w"], config))}))
     y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
     words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
     exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
@@ -171,7 +171,7 @@ def test_transforms_are_right(changes: dict[str, Any], config: FftConfig) -> Non
 def test_products_with_few_taps_are_right(changes: dict[str, Any], segment: int) -> None:
     case = FftConvCase(**({"batch": 1, "width": 1} | changes))
     given = inputs.draw(case, "cpu", 1)
-    params = packed_params(case, Arguments(**given | {"w": (packed := Toeplitz().pack(case, {}, given["w"]))}))
+    params = pack_params(case, Arguments(**given | {"w": (packed := Toeplitz().pack(case, {}, given["w"]))}))
     memory = torch.full((given["u"].numel() + BEHIND,), float("nan"), dtype=given["u"].dtype)
     y, behind = memory[:-BEHIND].view(given["u"].shape), memory[-BEHIND:]
     params["y"] = y.data_ptr()

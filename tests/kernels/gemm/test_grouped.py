@@ -14,7 +14,7 @@ from kernels.cases import check_cases
 from kernels.cuda import nvrtc
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.gemm import grouped_few_call, grouped_hopper, grouped_tiles
-from kernels.gemm.grouped_call import W_BOX, by_columns, rows_apart
+from kernels.gemm.grouped_call import W_BOX, rows_apart, view_by_columns
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
@@ -71,7 +71,7 @@ def test_a_box_of_tiles_holds_the_rows_that_the_descriptor_says() -> None:
     expert, column, k = 1, 32, 16
     first = k // 8, rows_apart(apart) * expert + column // 16, 0
     slices = [slice(begin, begin + size) for begin, size in zip(first, W_BOX, strict=True)]
-    shared = by_columns(apart)[*slices].flatten()
+    shared = view_by_columns(apart)[*slices].flatten()
     rows, columns = torch.arange(grouped_tiles.COLUMNS)[:, None], torch.arange(64)
     at = rows // 8 * 128 + columns // 8 * grouped_tiles.COLUMNS * 16 + rows % 8 * 16 + columns % 8 * 2
     assert torch.equal(shared[at // 2], w[expert, column : column + 128, k : k + 64])

@@ -84,7 +84,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     found = configs(kind, m, rows, k, row_bytes=4 + 2 * m)
     config = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
     given = inputs.draw(case, "cpu", 1)
-    stream, *scales = skinny_call.packed(config, given["w"], dtype, case.gates)
+    stream, *scales = skinny_call.pack_weight(config, given["w"], dtype, case.gates)
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
     extra |= {"row_scales": scales[0]} if scales else {}
     counters = torch.zeros(2, dtype=torch.int32)
@@ -238,8 +238,8 @@ def tokens(case, variant, given, feedback=None, top_k=50):
     kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(config, case, SMS))
     shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
     arrivals, settings = torch.zeros(1, dtype=torch.int32), {name: given.get(name) for name in SETTING_DTYPES}
-    how = address(lm_head_call.packed_settings(settings, top_k, case.vocab))
-    rest = pointer(ids), pointer(arrivals), how, address(lm_head_call.packed_feedback(feedback))
+    how = address(lm_head_call.pack_settings(settings, top_k, case.vocab))
+    rest = pointer(ids), pointer(arrivals), how, address(lm_head_call.pack_feedback(feedback))
     assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *rest) == 0
     assert arrivals.item() == 0
     return ids.view(-1)

@@ -10,7 +10,7 @@ from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF
 from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, parameters
 from kernels.gemm.skinny_tiles import KINDS, configs
 from kernels.ops import LinearCase
-from kernels.quant.absmax import quantised, values
+from kernels.quant.absmax import quantise_absmax, values
 from kernels.quant.formats import INT4
 from tests.kernels.compiling import compile_log, resources
 
@@ -24,7 +24,7 @@ from tests.kernels.compiling import compile_log, resources
 )  # fmt: skip
 def test_rounding_costs_what_the_format_costs(weights, limit):
     weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
-    error = (values(quantised(weight, weights)) - weight).norm() / weight.norm()
+    error = (values(quantise_absmax(weight, weights)) - weight).norm() / weight.norm()
     assert limit / 3 < error < limit
 
 
@@ -32,7 +32,7 @@ def test_rounding_costs_what_the_format_costs(weights, limit):
 def test_rows_of_zeros_and_single_spikes_survive(weights):
     weight = torch.zeros(16, 256)
     weight[3, 7] = 5.0
-    rounded = values(quantised(weight, weights))
+    rounded = values(quantise_absmax(weight, weights))
     assert rounded[3, 7] == pytest.approx(5.0, rel=0.25 if weights == "mxfp4" else 0.02)
     assert rounded.abs().sum() == rounded[3, 7].abs()
 

@@ -21,7 +21,7 @@ from kernels.load.events import LONGEST_DOCUMENT, LONGEST_REFUSAL, DocumentReade
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
 from kernels.load.secrecy import without_key
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 
 
 def an_exchange(tokens: int = 8) -> Exchange:
@@ -243,7 +243,7 @@ def test_a_short_key_is_hidden_as_a_whole_and_without_one_a_sentence_stays() -> 
 
 
 def test_a_reserved_port_is_for_servers_that_name_it_and_nobody_else() -> None:
-    port = reserved_port()
+    port = reserve_port()
     with socket.socket() as another, pytest.raises(OSError, match="Address already in use"):
         another.bind(("127.0.0.1", port))
     for options in ([socket.SO_REUSEADDR], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]):  # as uvicorn, and as vLLM

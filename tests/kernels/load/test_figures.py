@@ -7,12 +7,12 @@ import pytest
 from kernels.cli.bench_serve import ServeBench, line
 from kernels.cli.serve_document import ServeCase
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.figures import LatencyPromise, LoadFigures, warmed_up
+from kernels.load.figures import LatencyPromise, LoadFigures, drop_warm_up
 from kernels.load.generator import LoadTrace
 from kernels.load.lag import MAX_LAG_MS, Lag
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
-from kernels.load.sharing import merged
+from kernels.load.sharing import merge_results
 from workers.loadtest.summary import LoadSummary
 
 MS = 1_000_000
@@ -31,7 +31,7 @@ def answered(index: int, begun_ms: float, tokens: int, ms_each: float, at_s: flo
 def regular() -> LoadTrace:
     """Two users of two processes, 20 answers of 10 tokens in 100 ms each: 200 tokens and 20 requests a second."""
     users = [[answered(2 * turn + user, 100 * turn, 10, 10) for turn in range(20)] for user in range(2)]
-    return warmed_up(merged([LoadTrace(0, 2000 * MS, each) for each in users]))
+    return drop_warm_up(merge_results([LoadTrace(0, 2000 * MS, each) for each in users]))
 
 
 def late(sent: LoadTrace, ms: float) -> LoadTrace:
@@ -72,7 +72,7 @@ def test_what_is_judged_has_the_figures_of_the_bench():
 
 def test_requests_that_were_given_up_or_due_when_sending_had_stopped_do_not_count():
     parts = [LoadTrace(0, 1000 * MS, [answered(0, 10, 2, 1)]), LoadTrace(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
-    found = LoadFigures([merged(parts)])
+    found = LoadFigures([merge_results(parts)])
     assert [exchange.planned.index for exchange in found.exchanges] == [0]
     assert found.tokens_per_second == pytest.approx(2)
     sent = regular()

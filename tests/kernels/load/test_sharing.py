@@ -23,7 +23,7 @@ from kernels.load.generator import MAX_IN_FLIGHT, Generator, LoadDuration, LoadT
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
-from kernels.load.sharing import Sending, merged, processes_for
+from kernels.load.sharing import Sending, merge_results, processes_for
 from tests.waiting import wait_for
 from tests.workers.loadtest.stub import running_stub
 
@@ -159,11 +159,11 @@ def test_processes_are_as_many_as_users_or_events_need_until_the_last_request(mo
     assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
     assert processes_for(None, hundred_a_second[:1], 60) == 1
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 16)
-    assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (10, 16)
+    assert (sharing.max_processes(here=True), sharing.max_processes(here=False)) == (10, 16)
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
-    assert sharing.most_processes(here=True) == 1
-    assert merged([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
-    assert merged([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
+    assert sharing.max_processes(here=True) == 1
+    assert merge_results([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
+    assert merge_results([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
 
 
 UNEQUAL = Lengths(128, 64, 0.8, 4)

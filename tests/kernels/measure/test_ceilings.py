@@ -18,7 +18,7 @@ from kernels.hardware import GENERATIONS, GPUS
 from kernels.measure import limits
 from kernels.measure.ceilings import measure_ceilings, product
 from kernels.measure.environment import environment_info
-from kernels.measure.roofline import floor_ms, in_burst
+from kernels.measure.roofline import burst_rates, floor_ms
 from kernels.measure.telemetry import TelemetrySampler, _OthersCpuTime
 from kernels.ops import LinearCase
 from tests.kernels.compiling import cubin, sass
@@ -56,8 +56,8 @@ def test_floors_are_of_the_regime_that_kernels_are_timed_in() -> None:
     settled = {"read_tbps": 4.6, "copy_tbps": 4.2, "matrix_tflops": {"bf16": 696.0}, "launch_us": 3.8}
     both = settled | {"burst": {"read_tbps": 4.7, "copy_tbps": 4.3, "matrix_tflops": {"bf16": 810.0}}}
     case = LinearCase(m=8192, n=8192, k=8192)
-    assert floor_ms(case, in_burst(settled)) == pytest.approx(case.flops / 696e9)
-    assert floor_ms(case, in_burst(both)) == pytest.approx(case.flops / 810e9)
+    assert floor_ms(case, burst_rates(settled)) == pytest.approx(case.flops / 696e9)
+    assert floor_ms(case, burst_rates(both)) == pytest.approx(case.flops / 810e9)
     assert measurement.Ceilings(**both).of_single_calls.read_tbps == 4.7
     assert measurement.Ceilings(**settled).of_single_calls.read_tbps == 4.6
 

@@ -9,7 +9,7 @@ from kernels import runners
 from kernels.cli import run
 from kernels.measure import intervals
 from kernels.measure.fidelity import fidelity
-from kernels.measure.latency import ServedBatch, pooled, samples_of
+from kernels.measure.latency import ServedBatch, pool_samples, samples_of
 from kernels.plan import Expected
 from kernels.runners import Generation, Runner
 from tests.kernels.megakernel.sample_model import on_its_text, sample
@@ -78,7 +78,7 @@ def requests() -> list[ServedBatch]:
     ("metric", "n"), [("ttft", None), ("ttf_n", 2), ("tpot", None), ("itl", None), ("e2e", None), ("throughput", None)]
 )
 def test_a_plan_that_is_run_again_and_the_pipeline_give_one_figure(requests, metric: str, n: int | None) -> None:
-    own = pooled(requests, metric, n)
+    own = pool_samples(requests, metric, n)
     objective = Objective(metric=metric, n=n, limit=1, direction="at_least" if metric == "throughput" else "at_most")
     theirs = distributions(stage_input("verify").model, [objective], requests, None)[0]
     assert theirs.samples == own
@@ -90,7 +90,7 @@ def test_a_plan_that_is_run_again_waits_in_line_as_the_pipelines_clients_do(requ
     """Four clients in batches of two: each waits for the batch before its own, 15 ms for each."""
     assert len(requests) == 4
     assert {request.requests for request in requests} == {2}
-    assert min(pooled(requests, "e2e")) >= 2 * 15
+    assert min(pool_samples(requests, "e2e")) >= 2 * 15
 
 
 @pytest.mark.parametrize(

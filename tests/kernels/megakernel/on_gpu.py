@@ -103,10 +103,10 @@ def assert_rule_draws(made: Any, logits: torch.Tensor, sampling: Sequence[Any]) 
 def launched(runner: Any, first: torch.Tensor, position: Any, count: int, **options: Any) -> Any:
     """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
     from kernels.megakernel.host.machine import DecodeRequest
-    from kernels.megakernel.runner import pinned
+    from kernels.megakernel.runner import allocate_pinned
 
     machine = runner._machine
-    memory, made = pinned(count * machine.layout.batch, -1)
+    memory, made = allocate_pinned(count * machine.layout.batch, -1)
     machine.launch(DecodeRequest(first, position, count, **options), made, runner._cancel[1])
     machine.check()
     tokens = made.reshape(count, -1).copy()

@@ -25,7 +25,7 @@ from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
-from kernels.megakernel.runner import pinned
+from kernels.megakernel.runner import allocate_pinned
 from kernels.model.rounding import Rounding
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -67,7 +67,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
         for there in (*caches, *arrays, rank._words, rank._fault, first):
             there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):
-        (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
+        (memory, tokens), (held, cancel) = allocate_pinned(TOKENS * batch, -1), allocate_pinned(1, 0)
         made.launch(machine.DecodeRequest(first, position, TOKENS, sampling=sampling), tokens, cancel)
         made.check()
         assert np.all(tokens >= 0), tokens

@@ -149,7 +149,7 @@ def test_a_trace_is_drawn_also_from_its_chrome_trace(tmp_path: Path, capsys: pyt
 
 def test_a_layer_is_drawn_as_text_where_it_left_marks() -> None:
     program = program_of("llama", sms=1, splits=1, heads=4)
-    legend, line = trace.drawing(trace.timeline_of([(program, timeline(program))]), 0, [0], width=100)
+    legend, line = trace.draw_activity(trace.timeline_of([(program, timeline(program))]), 0, [0], width=100)
     assert legend.startswith("layer 0, 0.8 µs")
     assert "G gate_up" in legend
     assert "A attention" in legend
@@ -161,7 +161,7 @@ def test_a_layer_is_drawn_as_text_where_it_left_marks() -> None:
     program = program_of("llama")
     silent = trace.timeline_of([(program, np.zeros_like(timeline(program)))])
     assert {event["ph"] for event in trace.chrome_trace(silent)["traceEvents"]} == {"M"}
-    assert trace.drawing(silent, 0, [0]) == ["layer 0 left no marks"]
+    assert trace.draw_activity(silent, 0, [0]) == ["layer 0 left no marks"]
 
 
 def test_a_file_that_is_no_trace_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

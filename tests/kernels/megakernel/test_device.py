@@ -30,14 +30,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, 
 
 
 def test_pairs_that_find_no_room_are_left_out_on_one_gpu_and_of_two_ranks(compiled: list[dict[str, Any]]) -> None:
-    made = device.built(SHAPE, IN_PAIRS, device.Tuning())
+    made = device.build_layout(SHAPE, IN_PAIRS, device.Tuning())
     assert not made.programs[0].layout.pairs
     assert not validate(*made.programs)
     assert [constants["PAIRS"] for constants in compiled] == [1]
     assert made.constants["PAIRS"] == 0
     layout = Layout(sms=4, splits=0, pairs=True, tensor_parallel_size=2)
     shard = shard_of(SHAPE, 2)
-    alone, both = (device.built(shard, layout, device.Tuning(), beside) for beside in (1, 2))
+    alone, both = (device.build_layout(shard, layout, device.Tuning(), beside) for beside in (1, 2))
     assert [program.rank for program in alone.programs] == [0, 1]
     assert [made.constants["PAIRS"] for made in (alone, both)] == [1, 0]
 
@@ -46,7 +46,7 @@ def test_pairs_that_find_no_room_are_left_out_on_one_gpu_and_of_two_ranks(compil
     "layout", [Layout(sms=4, splits=0, pairs=True), Layout(sms=6, splits=0), Layout(sms=6)], ids=str
 )
 def test_what_finds_room_is_built_as_it_is(layout: Layout, compiled: list[dict[str, Any]]) -> None:
-    made = device.built(SHAPE, layout, device.Tuning())
+    made = device.build_layout(SHAPE, layout, device.Tuning())
     assert made.programs[0].layout == layout
     assert compiled == ([made.constants] if layout.pairs else [])
 

@@ -10,10 +10,10 @@ import torch
 
 from kernels.hardware import GPUS
 from kernels.megakernel.cli import held_bytes
-from kernels.megakernel.host.pack import experts_in_mxfp4, quantised
+from kernels.megakernel.host.pack import experts_in_mxfp4, quantise
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, ROUTER
-from kernels.megakernel.program.layout import strided
+from kernels.megakernel.program.layout import deal_tiles
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof.validate import check_programs
@@ -166,7 +166,7 @@ def test_the_bytes_that_are_held_count_shared_experts_once() -> None:
 @pytest.mark.parametrize("rotation", [0, 5])
 @pytest.mark.parametrize("at_work", [1, 7, 12, 30])
 def test_units_are_dealt_evenly_however_many_are_at_work(at_work: int, rotation: int) -> None:
-    dealt = [[t for t in range(first, 30, 7)[:n] if t < at_work] for first, n in strided(30, 7, rotation)]
+    dealt = [[t for t in range(first, 30, 7)[:n] if t < at_work] for first, n in deal_tiles(30, 7, rotation)]
     assert sorted(itertools.chain(*dealt)) == list(range(at_work))
     assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
 
@@ -199,7 +199,7 @@ def test_what_is_not_served_is_named() -> None:
     with pytest.raises(Unsupported, match="weights mxfp4: only experts are held so"):
         shard_of(shape_of(model("llama").config.to_dict()), 1, "mxfp4")
     with pytest.raises(ValueError, match="too large for the megakernel's mxfp4"):
-        quantised(torch.full((16, 64), 4000.0), "mxfp4")
+        quantise(torch.full((16, 64), 4000.0), "mxfp4")
 
 
 @pytest.mark.parametrize(

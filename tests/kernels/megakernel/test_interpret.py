@@ -176,12 +176,12 @@ def test_two_instructions_in_each_others_place(sm: int, first: int, second: int)
 
 
 def test_a_deadlock_hangs_and_a_late_onlooker_finds_its_words_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fitted` prevents it."""
+    """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fit_layout` prevents it."""
     sm, index, _ = find(PROGRAM, DOWN, layer=1)
     program = swapped(PROGRAM, sm, index - 1, index)
     assert next(problem.kind for problem in validate(program)) == "deadlock"
     assert outcome(program, round_robin()) == b"hangs"
-    monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
+    monkeypatch.setattr(program_module, "fit_layout", lambda shape, layout: layout)
     shape = shape_of(model("qwen2").config.to_dict())
     program = build_program(shape, Layout(sms=40, splits=1))
     assert {problem.kind for problem in validate(program)} == {"overwrite"}

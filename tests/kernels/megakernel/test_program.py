@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fitted, serving_layout, shares
+from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fit_layout, serving_layout, shares
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model_files import catalogue
@@ -56,7 +56,7 @@ def test_streams_are_balanced_and_hold_every_weight(name: str) -> None:
 
 def test_small_models_use_fewer_sms() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"] | {"intermediate_size": 64, "hidden_size": 64, "num_hidden_layers": 2})
-    layout = fitted(shape, Layout(out_parts=300, down_parts=9))
+    layout = fit_layout(shape, Layout(out_parts=300, down_parts=9))
     assert (layout.sms, layout.out_parts, layout.down_parts) == (8, 8, 4)
     assert build_program(shape, Layout()).layout.sms == 8
 
@@ -126,7 +126,7 @@ def test_copies_and_pairs_are_for_layouts_that_can_have_them(name, field, plain,
     layout = default_layout(shape, capacity=192)
     assert getattr(layout, field) != plain
     for other in others:
-        assert getattr(fitted(shape, replace(layout, **other)), field) == plain
+        assert getattr(fit_layout(shape, replace(layout, **other)), field) == plain
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "tinyllama-1.1b"])

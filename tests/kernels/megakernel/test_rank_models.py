@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.gemm.hopper_tiles import interleaved_gate_up
+from kernels.gemm.hopper_tiles import interleave_gate_up
 from kernels.hardware import GPUS
 from kernels.megakernel.cli import held_bytes
 from kernels.megakernel.host.pack import pack
@@ -17,11 +17,11 @@ from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QK
 from kernels.megakernel.program.weights import FORMATS, nvfp4_codes, nvfp4_mix, nvfp4_registers
 from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
-from kernels.model.rounding import Rounding, rounded_weights
+from kernels.model.rounding import Rounding, round_weights
 from kernels.model.state import State
 from kernels.model.tensor_parallel import shard_model
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
-from kernels.quant.formats import FP8_LAYERS, of_head
+from kernels.quant.formats import FP8_LAYERS, head_precision
 from kernels.quant.quantised_matrix import STORED_ROWS, rounded
 from kernels.server.execution.building import megakernel_batches
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
@@ -212,7 +212,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     name = "qwen2"
     program = program_of(name, out_parts=2, down_parts=3, weights=weights)
     source = copy.deepcopy(model(name))
-    own_rounding = rounded_weights(source, Decoder(source), weights, Rounding()) if before else None
+    own_rounding = round_weights(source, Decoder(source), weights, Rounding()) if before else None
     arrays = {
         key: as_numpy(value)
         for key, value in uploads(source, program, 8, pack(Decoder(source), program, own_rounding)).items()
@@ -226,7 +226,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
             (OUT, block[layer].self_attn.o_proj.weight),
             (
                 GATE_UP,
-                interleaved_gate_up(torch.cat([block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight])),
+                interleave_gate_up(torch.cat([block[layer].mlp.gate_proj.weight, block[layer].mlp.up_proj.weight])),
             ),
             (DOWN, block[layer].mlp.down_proj.weight),
         )
@@ -235,7 +235,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
     addresses = {
         place: rounded(
-            weight.detach(), (of_head(weights) or "bf16") if place[1] == HEAD else weights, torch.float32
+            weight.detach(), (head_precision(weights) or "bf16") if place[1] == HEAD else weights, torch.float32
         ).numpy()
         for place, weight in matrices.items()
     }

@@ -7,7 +7,7 @@ import pytest
 from kernels.megakernel.program.exchange import EXCHANGED
 from kernels.megakernel.program.instructions import DOWN, HEAD, OUT, ROUTER
 from kernels.megakernel.program.layout import Layout, default_layout
-from kernels.megakernel.program.ranks import programs, served_most, shard_of
+from kernels.megakernel.program.ranks import max_served_batch, programs, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.megakernel.proof import ordering
 from kernels.megakernel.proof.structure import instruction_rows
@@ -57,7 +57,7 @@ def test_which_models_of_the_catalogue_divide_and_for_how_many_sequences() -> No
             assert tuple(name for name in names if divides(name, ranks, weights)) == able, (ranks, weights)
     for name, most in (("qwen3-30b-a3b", [8, 4, 2]), ("llama-3.1-8b", [8, 8, 8])):
         shape = shape_of(catalogue.entry(name)[0])
-        assert [served_most(shard_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
+        assert [max_served_batch(shard_of(shape, ranks), ranks) for ranks in (1, 2, 4)] == most
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

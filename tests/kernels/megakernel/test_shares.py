@@ -102,7 +102,7 @@ def test_spans_have_the_marks_of_end_and_a_timeline_has_marks():
     timeline = trace.timeline_of([(program, made_up(program))])
     ends = [span for span in timeline.spans if span.op == "end"]
     assert (len(ends), {span.layer for span in ends}) == (6, {2})
-    assert "E end" in trace.drawing(timeline, 2, [0])[0]
+    assert "E end" in trace.draw_activity(timeline, 2, [0])[0]
     assert OP_NAMES[OUT] in trace.summary(timeline)
     empty = trace.timeline_of([(program, np.zeros_like(made_up(program)))])
     with pytest.raises(trace.BadTrace, match="the timeline has no marks"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels.cuda.nvrtc import PREBUILT
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.layout import Layout, can_attend, default_layout, fitted
+from kernels.megakernel.program.layout import Layout, can_attend, default_layout, fit_layout
 from kernels.megakernel.program.shape import ModelShape, shape_of
 from kernels.megakernel.proof import ordering
 from kernels.megakernel.proof import validate as validate_module
@@ -47,7 +47,7 @@ def test_it_accepts_every_model(name: str, batch: int, capacity: int) -> None:
 def test_it_accepts_small_models_of_any_size(hidden, inner, kv, group, head_dim, sms, splits, out_parts):
     shape = ModelShape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
     layout = Layout(sms=sms, splits=splits, out_parts=out_parts)
-    if splits or can_attend(shape, fitted(shape, layout)):
+    if splits or can_attend(shape, fit_layout(shape, layout)):
         check_programs(build_program(shape, layout))
     else:
         assert kinds(build_program(shape, layout)) == {"bounds"}

@@ -20,8 +20,8 @@ from kernels.megakernel.program.weights import FORMATS, MXFP4
 from kernels.model.decoder import Decoder
 from kernels.model.dense_families import rotary_order
 from kernels.model.experts import experts_of
-from kernels.model.rounding import Rounding, rounded_weights
-from kernels.quant.absmax import quantised, values
+from kernels.model.rounding import Rounding, round_weights
+from kernels.quant.absmax import quantise_absmax, values
 from kernels.quant.formats import E4M3_MAX, FP8_LAYERS
 from kernels.quant.quantised_matrix import STORED_ROWS
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
@@ -193,7 +193,7 @@ def round_experts(*models: Any) -> None:
         first, *others = (experts_of(each.config, layer.mlp) for each, layer in zip(models, layers, strict=True))
         for name in ("gate_up", "down"):
             own = getattr(first, name)
-            own.copy_(values(quantised(own.flatten(0, 1), MXFP4.name)).view_as(own))
+            own.copy_(values(quantise_absmax(own.flatten(0, 1), MXFP4.name)).view_as(own))
             for other in others:
                 getattr(other, name).copy_(own)
 
@@ -207,7 +207,7 @@ def with_rounded_weights(
     if weights == MXFP4.name:
         round_experts(lowered)
         return lowered.to(dtype)
-    rounded = rounded_weights(lowered, Decoder(lowered), weights, Rounding(method=method))
+    rounded = round_weights(lowered, Decoder(lowered), weights, Rounding(method=method))
     lowered = lowered.to(dtype)
     if rounded.lm_head is not None:
         lowered.lm_head.weight = torch.nn.Parameter(rounded.lm_head.values(dtype), requires_grad=False)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.megakernel.host.pack import quantised, streams
+from kernels.megakernel.host.pack import quantise, streams
 from kernels.megakernel.program.exchange import columns_of
 from kernels.megakernel.program.weights import Format
 from tests.kernels.megakernel.interpreter.units import matrix_of_unit
@@ -18,7 +18,7 @@ def operands(matrix: Tensor, x: Tensor, form: Format) -> tuple[Tensor, Tensor]:
     tiles = matrix.shape[1] // 16
     filled = torch.cat([x, torch.full((columns_of(len(x)) - len(x), tiles * 16), torch.nan)])
     permuted = filled.view(-1, tiles, 2, 4, 2).permute(1, 0, 3, 2, 4).contiguous()  # tile, sequence, t, half, pair
-    stream = streams(quantised(matrix, form.name), form, 0, tiles)[0].contiguous()
+    stream = streams(quantise(matrix, form.name), form, 0, tiles)[0].contiguous()
     return stream, permuted.to(torch.bfloat16)
 
 

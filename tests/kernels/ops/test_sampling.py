@@ -9,7 +9,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopK
 
 from kernels import runners
 from kernels.ops import sampling
-from kernels.ops.sampling import GREEDY, Sampling, choose, gumbel, kept, of_batch, philox
+from kernels.ops.sampling import GREEDY, Sampling, choose, expand_samplings, gumbel, kept, philox
 from tests.kernels.runners.engine_models import load
 
 MAX_CHI_SQUARE = {3: 21.1, 7: 29.9}
@@ -88,10 +88,10 @@ def test_nan_is_never_drawn_and_infinity_always(how: Sampling) -> None:
 
 
 def test_one_option_for_a_batch_gives_each_row_a_stream() -> None:
-    assert [how.stream for how in of_batch(Sampling(1.0, stream=4), 3)] == [4, 5, 6]
-    assert of_batch(None, 2) == [GREEDY, GREEDY]
+    assert [how.stream for how in expand_samplings(Sampling(1.0, stream=4), 3)] == [4, 5, 6]
+    assert expand_samplings(None, 2) == [GREEDY, GREEDY]
     with pytest.raises(ValueError, match="sampling: 1 for 2 sequences"):
-        of_batch([GREEDY], 2)
+        expand_samplings([GREEDY], 2)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_the_eager_runner_draws_and_others_refuse() -> None:
     assert alone == drawn[1:]
     ids = torch.cat([prompt, torch.tensor(drawn)], dim=1)
     logits = eager.logits(ids)[:, 11:-1].float().numpy()
-    expected = [[choose(logits[row, i], of_batch(how, 2)[row], 12 + i) for i in range(6)] for row in range(2)]
+    expected = [[choose(logits[row, i], expand_samplings(how, 2)[row], 12 + i) for i in range(6)] for row in range(2)]
     assert drawn == expected
-    assert sampling.of_batch(how, 2)[1].stream == 1
+    assert sampling.expand_samplings(how, 2)[1].stream == 1
     with pytest.raises(ValueError, match="the compiled runner is greedy"):
         runners.runner("compiled", model, {"compile": False}).generate(prompt, 6, how)

@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.environment import current_device
-from kernels.measure.timing import StoppingRule, interleaved
+from kernels.measure.timing import StoppingRule, time_interleaved
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase
 from kernels.proof import gate
 from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
-from kernels.tune.autotune import Bench, try_case
+from kernels.tune.autotune import TuningContext, try_case
 from kernels.tune.trial import Trial
 from tests.kernels import planted
 
@@ -68,7 +68,7 @@ class HonestBeside(Beside):
 
 
 def tried(*names: str) -> dict[str, Trial]:
-    place = Bench(CUDA, GPUS["h200"], {}, StoppingRule(seconds=0.3), only=frozenset({"torch_linear", *names}))
+    place = TuningContext(CUDA, GPUS["h200"], {}, StoppingRule(seconds=0.3), only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
 
 
@@ -125,7 +125,7 @@ def test_inputs_that_change_do_not_change_an_honest_time():
         answers = _answers(case, name)
         calls = {"stay": answers.call, "change": answers.call, "stay again": answers.call}
         rule = StoppingRule(seconds=3, width=0.005, least=200)
-        found = interleaved(calls, CUDA, rule, watches={"change": answers})
+        found = time_interleaved(calls, CUDA, rule, watches={"change": answers})
         ratio, noise = found["change"].ms / found["stay"].ms, found["stay again"].ms / found["stay"].ms
         print(f"{case.key}: {found['stay'].ms:.5f} ms, changing {ratio:.4f}x, A/A {noise:.4f}x")
         assert abs(ratio - 1) <= 0.02 + abs(noise - 1)

@@ -13,7 +13,7 @@ from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.megakernel.host.device import SOURCES
 from kernels.model import all_reduce, experts_triton
-from kernels.proof.kernel_names import borrowed, foreign, is_own, kernels_seen
+from kernels.proof.kernel_names import borrowed_kernels_sentence, foreign, is_own, kernels_seen
 from tests.kernels.cuda_sources import own_headers
 from tests.kernels.proof import interpreted_names
 
@@ -62,12 +62,15 @@ def test_every_kernel_that_a_variant_does_not_declare_is_anothers(name):
     variant = OWN[name]
     own = sorted(variant.own_kernels())
     assert own
-    assert foreign(own, variant) == borrowed(own, variant) == ""
+    assert foreign(own, variant) == borrowed_kernels_sentence(own, variant) == ""
     for other, owner in OTHERS.items():
         assert foreign([*own, other], variant) == other
         assert is_own([*own, other], variant) is False
         said = f"one of {owner}" if owner else "one that it does not declare"
-        assert borrowed([*own, other], variant) == f"It claims kernels of its own, but runs {said}: {other[:80]}."
+        assert (
+            borrowed_kernels_sentence([*own, other], variant)
+            == f"It claims kernels of its own, but runs {said}: {other[:80]}."
+        )
     for helper in HELPERS:
         assert is_own([*variant.own_kernels(), helper], variant) == (variant.op == "model"), helper
 
@@ -84,7 +87,7 @@ def test_the_names_of_operators_on_a_cpu_tell_nothing():
     assert is_own(names, OWN["skinny"]) is None
     assert is_own([*names, "detach_"], OWN["skinny"]) is None
     assert is_own([], OWN["skinny"]) is None
-    assert borrowed(names, OWN["skinny"]) == ""
+    assert borrowed_kernels_sentence(names, OWN["skinny"]) == ""
 
 
 def entries(source: Path) -> set[str]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from kernels.megakernel.host.pack import quantised, streams
+from kernels.megakernel.host.pack import quantise, streams
 from kernels.megakernel.program.weights import FORMATS, format_of
 from kernels.quant import absmax
 from kernels.quant.formats import E2M1, INT4
@@ -57,7 +57,7 @@ def test_a_stream_holds_exactly_the_rounded_matrix(tiles, k_tiles, k_tile, seed,
     form = replace(FORMATS[name], chunk_blocks=blocks)
     k_tile -= k_tile % form.together
     weight = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed)
-    packed = streams(quantised(weight, name), form, k_tile, k_tiles).numpy()
+    packed = streams(quantise(weight, name), form, k_tile, k_tiles).numpy()
     assert packed.shape == (tiles, form.unit_bytes(k_tiles))
     found = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])
     np.testing.assert_array_equal(found, rounded(weight, name, torch.float32)[:, 16 * k_tile :].numpy())
@@ -213,7 +213,7 @@ def test_what_a_format_cannot_hold_is_refused() -> None:
         fp8_rows(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
     for number in (torch.inf, torch.nan, 2.0**116):
         with pytest.raises(ValueError, match="too large for mxfp4"):
-            absmax.quantised(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
+            absmax.quantise_absmax(torch.tensor([[number] + [1.0] * 31]), "mxfp4")
     own = int4_minimum(matrix(16, 64, 3))
     with pytest.raises(ValueError, match="columns that share a scale in int4_zero have different ones"):
         streams(own, format_of("int4_zero"), 0, 4)
@@ -228,7 +228,7 @@ def test_mxfp4_recovers_what_a_checkpoint_holds(seed: int, least: int) -> None:
     blocks[0, 0, 0] = 0x80
     scales = torch.randint(least, least + 40, (1, 3, 4), dtype=torch.uint8, generator=chance)
     expected = convert_moe_packed_tensors(blocks, scales, dtype=torch.bfloat16)[0].T
-    assert torch.equal(absmax.values(absmax.quantised(expected, "mxfp4")), expected.float())
+    assert torch.equal(absmax.values(absmax.quantise_absmax(expected, "mxfp4")), expected.float())
 
 
 def test_an_inverse_gives_back_what_was_mapped_where_there_is_one():

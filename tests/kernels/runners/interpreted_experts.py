@@ -24,18 +24,18 @@ def logits_of(tokens: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 )
 def test_it_chooses_and_orders_as_torch_does(tokens, count, chosen, normalised, dtype):
     w, logits = layer_of(count, chosen, normalised, dtype == torch.float16), logits_of(tokens, count, dtype)
-    shares, numbers = experts_triton.routed(logits, w)
-    wanted, expected = experts.routed(logits, w)
+    shares, numbers = experts_triton.route(logits, w)
+    wanted, expected = experts.route(logits, w)
     torch.testing.assert_close(shares, wanted, atol=1e-3 if w.rounded else 1e-6, rtol=1e-5)
     assert shares.dtype == torch.float32
     found = numbers.long()
     best = logits.float().gather(1, expected)  # equal logits may come in another order
     assert torch.equal(logits.float().gather(1, found), best)
     assert all(len(set(row)) == chosen for row in found.tolist())
-    order = experts.ordered(found, count)
-    for one, other in zip(experts_triton.ordered(numbers, count), order, strict=True):
+    order = experts.order_by_expert(found, count)
+    for one, other in zip(experts_triton.order_by_expert(numbers, count), order, strict=True):
         assert torch.equal(one, other)
-    together, places = experts_triton.placed(logits, w)
+    together, places = experts_triton.route_and_order(logits, w)
     assert torch.equal(together, shares)
     for one, other in zip(places, order, strict=True):
         assert torch.equal(one, other)
@@ -45,20 +45,22 @@ def test_the_order_of_more_rows_than_are_read_at_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(experts_triton, "BLOCKS", (16, 16))
     w, logits = layer_of(6, 3, True, False), logits_of(33, 6, torch.float32)
     logits[:, 2] = -50  # an expert without rows
-    _, numbers = experts_triton.routed(logits, w)
-    for one, other in zip(experts_triton.ordered(numbers, 6), experts.ordered(numbers.long(), 6), strict=True):
+    _, numbers = experts_triton.route(logits, w)
+    for one, other in zip(
+        experts_triton.order_by_expert(numbers, 6), experts.order_by_expert(numbers.long(), 6), strict=True
+    ):
         assert torch.equal(one, other)
 
 
 def test_logits_that_are_no_numbers_choose_experts_that_there_are() -> None:
     logits = torch.full((2, 5), float("nan"))
     logits[1, :4] = torch.tensor([1.0, 3.0, float("nan"), 2.0])
-    _, numbers = experts_triton.routed(logits, layer_of(5, 2, True, False))
+    _, numbers = experts_triton.route(logits, layer_of(5, 2, True, False))
     assert 0 <= int(numbers.min()) <= int(numbers.max()) < 5
-    order = experts_triton.ordered(numbers, 5)
+    order = experts_triton.order_by_expert(numbers, 5)
     assert order.offs[-1] == 4
     assert sorted(order.inverse.flatten().tolist()) == [0, 1, 2, 3]
-    _, order = experts_triton.placed(logits, layer_of(5, 2, True, False))
+    _, order = experts_triton.route_and_order(logits, layer_of(5, 2, True, False))
     assert order.offs[-1] == 4
     assert sorted(order.inverse.flatten().tolist()) == [0, 1, 2, 3]
 

@@ -21,8 +21,8 @@ ONE_LAYER = {"num_hidden_layers": 1}
 @pytest.fixture(autouse=True)
 def without_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run takes seconds in the interpreter; test_prompts.py repeats runs."""
-    monkeypatch.setattr(prompts, "captured", lambda function, _: function)
-    monkeypatch.setattr(prompts, "captured_together", lambda function, _: function)
+    monkeypatch.setattr(prompts, "capture_graph", lambda function, _: function)
+    monkeypatch.setattr(prompts, "capture_graph_of_several", lambda function, _: function)
 
 
 @pytest.mark.parametrize(("name", "batch"), [("qwen2", 2), ("gpt-oss", 1)])

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels import registry, runners
-from kernels.cli.bench_experts import counted, skew_routers, with_experts
+from kernels.cli.bench_experts import count_choices, skew_routers, with_experts
 from kernels.hardware import GPUS
 from kernels.model import expert_tiles, experts
 from kernels.model.bound_variants import BoundVariants
@@ -20,7 +20,7 @@ from kernels.model.loading import skeleton
 from kernels.model.model_case import model_case
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
-from kernels.quant.absmax import quantised, values
+from kernels.quant.absmax import quantise_absmax, values
 from kernels.runners.eager import EagerRunner
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.tune.plan_search import planned_op, usable
@@ -48,7 +48,7 @@ def test_a_layers_router_chooses_the_experts_of_transformers_with_their_shares(n
     for given in (x, x.bfloat16()):
         module.to(given.dtype)
         router = router_of(module)
-        shares, chosen = experts.routed(F.linear(given, router.weight, getattr(router, "bias", None)), w)
+        shares, chosen = experts.route(F.linear(given, router.weight, getattr(router, "bias", None)), w)
         _, wanted, numbers = router(given)
         assert torch.equal(chosen, numbers)
         rtol = 1e-6 if name == "gpt-oss" else 0  # transformers has the softmax of the best alone
@@ -60,7 +60,7 @@ def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> N
     """`most`: the experts beyond it get no rows."""
     draw = torch.Generator().manual_seed(tokens)
     chosen = torch.stack([torch.randperm(most, generator=draw)[:3] for _ in range(tokens)])
-    order: Order = experts.ordered(chosen, 8)
+    order: Order = experts.order_by_expert(chosen, 8)
     begin, seen = 0, []
     for expert, end in enumerate(order.offs.tolist()):
         seen += [(token, expert) for token in order.token[begin:end].tolist()]
@@ -136,7 +136,7 @@ def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(name, weights
     for each in (exact, model) if weights == "mxfp4" else (exact,):
         own = experts.experts_of(each.config, each.model.layers[0].mlp)
         for w in (own.gate_up, own.down):
-            w.copy_(values(quantised(w.flatten(0, 1), weights)).view_as(w))
+            w.copy_(values(quantise_absmax(w.flatten(0, 1), weights)).view_as(w))
     w = Decoder(model).layers[0].mlp
     assert isinstance(w, Experts)
     ops = [
@@ -207,7 +207,7 @@ def test_a_skewed_router_chooses_fewer_experts_and_what_they_read_is_counted() -
     ids = torch.randint(even.config.vocab_size, (4, 16), generator=torch.Generator().manual_seed(5))
     counts = []
     for model in (even, skewed):
-        with counted(model, 4) as chosen:
+        with count_choices(model, 4) as chosen:
             model(ids)
         counts.append(chosen)
     first = even.model.layers[0].mlp
@@ -273,7 +273,7 @@ def test_tiles_are_taken_only_where_they_are_no_slower_than_rows(tiles_ms, taken
             call()
         return {"rows": SimpleNamespace(ms=1.0), "tiles": SimpleNamespace(ms=tiles_ms)}
 
-    monkeypatch.setattr(expert_tiles, "interleaved", times)
+    monkeypatch.setattr(expert_tiles, "time_interleaved", times)
     model = load(SPARSE[0])
     mlp, tiles = model.model.layers[0].mlp, expert_tiles.tiles_of(model)
     with nullcontext() if taken else pytest.raises(ValueError, match=r"for 8 tokens take 1\.06 ms of tiles, 1 of rows"):

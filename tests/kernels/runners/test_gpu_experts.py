@@ -13,7 +13,7 @@ from kernels.model.experts import Experts, experts_of
 from kernels.model.layer_cases import few_expert_cases
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
-from kernels.quant.absmax import quantised, values
+from kernels.quant.absmax import quantise_absmax, values
 from kernels.runners.defaults import TuningRunner
 from kernels.runners.eager import EagerRunner
 from kernels.runners.kernels_runner import KernelsRunner
@@ -79,7 +79,7 @@ def test_experts_in_fewer_bits_are_the_rounded_model(config: dict[str, Any], wei
     for layer in model.model.layers:
         own = experts_of(model.config, layer.mlp)
         for w in (own.gate_up, own.down):
-            w.copy_(values(quantised(w.flatten(0, 1), weights)).view_as(w))
+            w.copy_(values(quantise_absmax(w.flatten(0, 1), weights)).view_as(w))
     w = Decoder(model).layers[0].mlp
     assert isinstance(w, Experts)
     cases = [case.model_copy(update={"weights": weights}) for m in (2, 16) for case in few_expert_cases(w, m, "bf16")]
@@ -120,10 +120,10 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
         assert torch.equal(*best)
         torch.testing.assert_close(shares, wanted, atol=1e-5, rtol=1e-4)
         for one, other in zip(
-            experts_triton.ordered(numbers, count), experts.ordered(numbers.long(), count), strict=True
+            experts_triton.order_by_expert(numbers, count), experts.order_by_expert(numbers.long(), count), strict=True
         ):
             assert torch.equal(one, other)
         y = torch.randn(tokens * chosen, 200, device="cuda").bfloat16()
-        place = experts.ordered(numbers.long(), count).inverse
+        place = experts.order_by_expert(numbers.long(), count).inverse
         found, sums = (each.combined(y, shares, place) for each in (experts_triton, experts))
         torch.testing.assert_close(found, sums, atol=0.02, rtol=0.02)

@@ -28,7 +28,7 @@ from tests.kernels.runners.planned_models import applied, planned
 
 
 def forgotten(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
-    """As `captured` on a GPU: what is left of the function is no reference to it."""
+    """As `capture_graph` on a GPU: what is left of the function is no reference to it."""
     function()
     return lambda: None
 
@@ -42,7 +42,7 @@ def test_a_bucket_keeps_what_its_prompts_read(monkeypatch: pytest.MonkeyPatch) -
         made.append(weakref.ref(one_pass))
         return one_pass
 
-    monkeypatch.setattr(prompts, "captured", forgotten)
+    monkeypatch.setattr(prompts, "capture_graph", forgotten)
     monkeypatch.setattr(prompts, "Pass", watched)
     model = Decoder(load("llama"))
     cos, sin = model.rope_table(64)
@@ -66,7 +66,7 @@ def test_an_encoder_keeps_all_its_inputs(monkeypatch: pytest.MonkeyPatch, random
         masks.append(weakref.ref(mask))
         return {"input_ids": ids, "attention_mask": mask}
 
-    monkeypatch.setattr(compiled, "captured", forgotten)
+    monkeypatch.setattr(compiled, "capture_graph", forgotten)
     monkeypatch.setattr(compiled, "forward_inputs", inputs)
     runner = CompiledRunner(load("bert"), {"compile": False})
     runner.prepare(*random_ids.shape, 1)

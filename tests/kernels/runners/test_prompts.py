@@ -11,7 +11,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompt_ops import of_prompts, prompt_ops
 from kernels.model.prompts import PromptReader, bucket
-from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights
+from kernels.model.rounding import Rounding, round_decoder, round_weights
 from kernels.model.state import State
 from kernels.ops import GroupedCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
@@ -84,7 +84,7 @@ def test_a_second_prompt_does_not_see_the_first_and_fits_where_the_cache_holds_i
 def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
     source = load("llama", "bf16")
     model = Decoder(source)
-    rounded_decoder(model, rounded_weights(source, model, weights, Rounding()))
+    round_decoder(model, round_weights(source, model, weights, Rounding()))
     compare(model, BoundVariants([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
 
 

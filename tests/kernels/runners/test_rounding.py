@@ -8,8 +8,8 @@ import torch
 from kernels import runners
 from kernels.model import rounding
 from kernels.model.decoder import Decoder
-from kernels.model.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
-from kernels.quant.absmax import quantised, values
+from kernels.model.rounding import Rounding, round_decoder, round_weights, with_folded_norms
+from kernels.quant.absmax import quantise_absmax, values
 from kernels.runners.kernels_runner import KernelsRunner
 from tests.kernels.runners.engine_models import CONFIGS
 
@@ -45,10 +45,10 @@ def test_folded_norms_change_nothing_but_their_place_and_what_was_rounded_is_kep
     difference = (runner.logits(ids).float() - found).norm() / found.norm()
     assert difference < 0.03  # products are rounded once more, to bf16
     compact = with_folded_norms(Decoder(model))
-    found = rounded_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"]))
+    found = round_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"]))
     for held in (found.lm_head, *(codes for layer in found.layers for codes in layer.values())):
         weight = held.values()
-        assert torch.equal(values(quantised(weight, "fp8")).bfloat16(), weight)
+        assert torch.equal(values(quantise_absmax(weight, "fp8")).bfloat16(), weight)
 
 
 @torch.no_grad()
@@ -76,9 +76,7 @@ def test_the_runner_serves_the_rounded_values_and_leaves_the_model_alone() -> No
     found = runner.logits(ids).float()
     compact = with_folded_norms(Decoder(model))
     wanted = KernelsRunner(model)
-    rounded = rounded_decoder(
-        compact, rounded_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"]))
-    )
+    rounded = round_decoder(compact, round_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"])))
     wanted._compact = lambda: rounded  # type: ignore[method-assign]
     assert torch.equal(found, wanted.logits(ids).float())
     assert not torch.equal(found, KernelsRunner(model).logits(ids).float())

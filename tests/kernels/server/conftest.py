@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ def engine_of(server: subprocess.Popen[bytes]) -> int:
 @contextmanager
 def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
     """A server of the sample model, which leads a process group of its own, and a client of it."""
-    port = reserved_port()
+    port = reserve_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
     command += ["--max-num-seqs", "4", "--max-model-len", "128", *options]

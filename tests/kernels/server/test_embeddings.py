@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kernels import runners
-from kernels.load.server_process import reserved_port, running
+from kernels.load.server_process import reserve_port, run_server
 from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import catalogue
 from kernels.model_files.sentence_transformers import SentenceModules
@@ -129,11 +129,11 @@ def test_others_get_a_turn_while_vectors_are_written() -> None:
 
 def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    url = f"http://127.0.0.1:{(port := reserved_port())}"
+    url = f"http://127.0.0.1:{(port := reserve_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
     command += ["--web-processes", "2"]
     with (
-        running(command, f"{url}/health", tmp_path / "log", 300) as server,
+        run_server(command, f"{url}/health", tmp_path / "log", 300) as server,
         httpx.Client(base_url=url, trust_env=False) as api,
     ):
         for child in psutil.Process(server.pid).children(recursive=True):

@@ -62,7 +62,7 @@ def requests_of(
 )  # fmt: skip
 def test_both_backends_give_the_models_answers(family, weights, at_once, devices, monkeypatch):
     """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
-    monkeypatch.setattr(building, "crossing", lambda *given: 8)
+    monkeypatch.setattr(building, "crossover_batch", lambda *given: 8)
     from triton import knobs
 
     model, _ = models(GPU_CONFIGS[family])
@@ -93,7 +93,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
 @pytest.mark.parametrize("devices", [None, [0, 0], pytest.param([0, 1], marks=TWO_GPUS)])
 def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path, monkeypatch):
     """By its own codes: 32 requests that share passes, and 8 by the megakernel."""
-    monkeypatch.setattr(building, "crossing", lambda *given: 8)
+    monkeypatch.setattr(building, "crossover_batch", lambda *given: 8)
     generated, _ = models(GPU_CONFIGS[family])
     plain, stored, folder = (tmp_path / name for name in ("plain", "fp8", "bf16"))
     written_model.write(generated, plain)
@@ -185,8 +185,8 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     (kernels,) = building.backends(model, RequestedSize(512, 12), exclude=["megakernel"])
     assert isinstance(kernels, KernelsBackend)
     assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 decodes
-    taken, drawn = set(), backend.drawn_by
-    monkeypatch.setattr(backend, "drawn_by", lambda step: taken.add(found := drawn(step)) or found)
+    taken, drawn = set(), backend.sampling_kinds
+    monkeypatch.setattr(backend, "sampling_kinds", lambda step: taken.add(found := drawn(step)) or found)
     own = Engine([kernels])
 
     def sampled(number: int) -> Sampling:
@@ -214,7 +214,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 )  # fmt: skip
 def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
     """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
-    monkeypatch.setattr(building, "crossing", lambda *given: up_to)
+    monkeypatch.setattr(building, "crossover_batch", lambda *given: up_to)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:

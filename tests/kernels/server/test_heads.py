@@ -12,7 +12,7 @@ from kernels.plan import PlannedOp
 from kernels.server.execution import backend as backend_module
 from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.heads import MAX_TOP_K, drawn_by, head_case, most_equal_rows, planned_heads
+from kernels.server.execution.heads import MAX_TOP_K, head_case, most_equal_rows, planned_heads, sampling_kinds
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
@@ -39,7 +39,7 @@ def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -
     ],
 )  # fmt: skip
 def test_a_head_takes_the_steps_whose_tokens_it_can_draw(step: Step, head: str | None) -> None:
-    assert drawn_by(step) == head
+    assert sampling_kinds(step) == head
 
 
 def planned(model: Decoder, rows: tuple[int, ...] = (1, 2, 3, 4)) -> list[PlannedOp]:

@@ -13,7 +13,7 @@ from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder
 from kernels.model.experts import experts_of
 from kernels.quant import absmax
-from kernels.quant.formats import of_head
+from kernels.quant.formats import head_precision
 from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend
@@ -46,7 +46,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
         monkeypatch.setattr(real, "build", build)
 
         def pack(case: Any, params: Any, weight: torch.Tensor) -> torch.Tensor:
-            return absmax.values(absmax.quantised(weight.flatten(0, -2), case.weights)).view_as(weight).bfloat16()
+            return absmax.values(absmax.quantise_absmax(weight.flatten(0, -2), case.weights)).view_as(weight).bfloat16()
 
         monkeypatch.setattr(real, "pack", pack)
     return calls
@@ -63,7 +63,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
     rounded = copy.deepcopy(model)
     for name, module in rounded.named_modules():
         if isinstance(module, torch.nn.Linear):
-            own = QUANTISERS[of_head(weights) if name == "lm_head" else weights](module.weight).values()
+            own = QUANTISERS[head_precision(weights) if name == "lm_head" else weights](module.weight).values()
             module.weight = torch.nn.Parameter(own, requires_grad=False)
             if weights != "int8":  # as of a checkpoint, whose values all passes have
                 model.get_submodule(name).weight.copy_(own)
@@ -137,7 +137,7 @@ def test_passes_of_few_rows_multiply_by_rounded_experts(rows, name, weights):
     for layer in model.model.layers:
         own = experts_of(model.config, layer.mlp)
         for w in (own.gate_up, own.down):
-            w.copy_(absmax.values(absmax.quantised(w.flatten(0, 1), weights)).view_as(w))
+            w.copy_(absmax.values(absmax.quantise_absmax(w.flatten(0, 1), weights)).view_as(w))
     decoder = Decoder(model)
     limits = limits_for(decoder, model.config, RequestedSize(64, 4))
     others = [each for each in VARIANTS if each not in LOWERED or "grouped" not in each]

@@ -19,7 +19,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossing
+from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossover_batch
 from kernels.server.messages import AddRequest, Stop
 from kernels.server.processes.worker import GrammarCompiler, serve
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -179,7 +179,7 @@ def serve_until_closed(own: Engine, connection: Connection) -> None:
     ],
 )
 def test_the_crossing_is_the_most_up_to_which_the_megakernel_is_faster(kernels, megakernel, most) -> None:
-    assert crossing(kernels, megakernel) == most
+    assert crossover_batch(kernels, megakernel) == most
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_what_the_server_chose_is_told() -> None:
     megakernel, kernels = own.backends
     megakernel.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
     here: dict[str, str | None] = {"device": "this one", "driver": None, "torch": "2.11"}
-    found = building.chosen(own.backends, None, here)
+    found = building.serving_settings(own.backends, None, here)
     assert (found.basis, found.megakernel_up_to, found.token_ms) == (
         "measured",
         megakernel.max_num_seqs,
@@ -221,7 +221,7 @@ def test_what_the_server_chose_is_told() -> None:
     )
     assert (found.max_model_len, found.max_num_seqs) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
     assert found.device == "this one"
-    assert building.chosen([kernels], found, here).token_ms == megakernel.timed
-    assert building.chosen([kernels], None, here).megakernel_up_to == 0
-    without = building.chosen([kernels], None, here, ["megakernel", "skinny"])
+    assert building.serving_settings([kernels], found, here).token_ms == megakernel.timed
+    assert building.serving_settings([kernels], None, here).megakernel_up_to == 0
+    without = building.serving_settings([kernels], None, here, ["megakernel", "skinny"])
     assert (without.megakernel_up_to, without.exclude) == (None, ["skinny"])

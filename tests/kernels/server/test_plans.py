@@ -11,8 +11,14 @@ import pytest
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
-from kernels.server.execution.building import backends, build_engine, for_size, known_here, plan_refusal
-from kernels.server.execution.served_plans import megakernel_most, precision_refusal, taken_of_plan
+from kernels.server.execution.building import (
+    backends,
+    build_engine,
+    drop_foreign_measurements,
+    drop_other_sizes,
+    plan_refusal,
+)
+from kernels.server.execution.served_plans import max_megakernel_batch, plan_sentence, precision_refusal
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -59,7 +65,7 @@ def test_a_plan_for_this_device_is_served() -> None:
     lower = [plan(runner="megakernel", options={"weights": weights}) for weights in ("int8", "int4")]
     for each in (made, plan(ops=[int8]), plan(ops=[int8, int4]), *lower):
         assert plan_refusal(each, GPUS["h200"], FACTS) is None
-    assert "bf16, int8 weights and 8 requests" in taken_of_plan(
+    assert "bf16, int8 weights and 8 requests" in plan_sentence(
         plan(ops=[int8], serving=Serving(max_num_seqs=8)), "bf16", 8
     )
     for runner in ("eager", "compiled", "kernels", "megakernel"):
@@ -93,12 +99,12 @@ def test_integers_are_served_on_several_gpus_and_where_a_kernel_multiplies_them(
 def test_a_server_names_what_it_takes_of_a_plan_and_of_the_megakernel() -> None:
     served_plan = plan(serving=Serving(max_num_seqs=8))
     for dtype, running in (("bf16", 8), ("bf16", 4), ("fp32", 8), ("fp32", 4)):
-        taken = taken_of_plan(served_plan, dtype, running).partition(", and")[0]
+        taken = plan_sentence(served_plan, dtype, running).partition(", and")[0]
         assert ("bf16" in taken, "8 requests at once" in taken) == (dtype == "bf16", running == 8)
-    assert "at once" not in taken_of_plan(plan(), "bf16", 8)
+    assert "at once" not in plan_sentence(plan(), "bf16", 8)
     measured = plan(serving=Serving(megakernel_up_to=2))
-    assert [megakernel_most(most, measured) for most in (1, 64)] == [1, 2]
-    assert [megakernel_most(64, each) for each in (None, plan())] == [8, 8]
+    assert [max_megakernel_batch(most, measured) for most in (1, 64)] == [1, 2]
+    assert [max_megakernel_batch(64, each) for each in (None, plan())] == [8, 8]
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
@@ -106,20 +112,23 @@ def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_e
     times = {1: {"kernels": 0.99, "megakernel": 0.57}}
     made = Serving(basis="measured", max_num_seqs=8, kv_bytes=2**20, megakernel_up_to=1, token_ms=times, **here)
     read = Serving.model_validate_json(made.model_dump_json())
-    assert known_here(read, here) == made
-    assert known_here(None, here) is None
+    assert drop_foreign_measurements(read, here) == made
+    assert drop_foreign_measurements(None, here) is None
     asked = Spec("m", max_model_len=read.max_model_len, max_num_seqs=8)
-    assert for_size(read, asked) == read
+    assert drop_other_sizes(read, asked) == read
     for other in (replace(asked, max_num_seqs=256), replace(asked, max_model_len=512)):
-        larger = for_size(read, other)
+        larger = drop_other_sizes(read, other)
         assert (larger.kv_bytes, larger.megakernel_up_to) == (None, 1)
-    again = known_here(read, here | {"driver": "600.1"})
+    again = drop_foreign_measurements(read, here | {"driver": "600.1"})
     assert (again.megakernel_up_to, again.kv_bytes, again.max_num_seqs) == (None, None, 8)
     assert "measured with driver 590.2, this host has 600.1: measuring again" in capsys.readouterr().err
     fp8 = Serving.model_validate_json(made.model_copy(update={"kv_cache_dtype": "fp8"}).model_dump_json())
-    for kept in (known_here(fp8, here | {"driver": "600.1"}), for_size(fp8, replace(asked, max_num_seqs=256))):
+    for kept in (
+        drop_foreign_measurements(fp8, here | {"driver": "600.1"}),
+        drop_other_sizes(fp8, replace(asked, max_num_seqs=256)),
+    ):
         assert kept.kv_cache_dtype == "fp8"
-    without = known_here(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
+    without = drop_foreign_measurements(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
     assert without.megakernel_up_to == 0
     assert set(Serving().model_dump()) == {
         "basis", "max_model_len", "max_num_seqs", "kv_bytes", "graph_rows", "megakernel_up_to",

@@ -14,10 +14,10 @@ import pytest
 
 from kernels.cli.serve import ABOVE, NUMBERS, _serve, serve, serve_arguments, wrong_number
 from kernels.hardware import GPUS
-from kernels.load.connection import Address, handed_off
+from kernels.load.connection import Address, hand_off
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from kernels.load.sharing import Sending
 from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.digests import model_digest
@@ -121,7 +121,7 @@ def started(model: Path, *more: str) -> int:
     """The status of a server of the model that does not start."""
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    options = ["--model", str(model), "--device", "cpu", "--port", str(reserved_port()), *more]
+    options = ["--model", str(model), "--device", "cpu", "--port", str(reserve_port()), *more]
     return asyncio.run(_serve(parser.parse_args(options), []))
 
 
@@ -155,7 +155,7 @@ def test_a_server_that_cannot_serve_says_so(tmp_path):
             server.wait_ready(300)
         server.process.wait(120)
         with pytest.raises(OSError, match="Broken pipe"):
-            handed_off(server.handoff_fd)
+            hand_off(server.handoff_fd)
 
 
 def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_processes(tmp_path):

@@ -19,7 +19,7 @@ from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.triton_build import TritonBuild
 from kernels.hardware import GPUS
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from kernels.megakernel.program.layout import default_layout
 from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.proof.validate import Proof
@@ -110,7 +110,7 @@ def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     model = str(ROOT / "samples" / "voice-agent")
-    options = parser.parse_args(["--model", model, "--device", "cpu", "--port", str(reserved_port())])
+    options = parser.parse_args(["--model", model, "--device", "cpu", "--port", str(reserve_port())])
 
     async def whole() -> int:
         async with asyncio.timeout(120):
@@ -180,14 +180,14 @@ def test_what_is_made_ahead_is_what_the_engine_compiles(kv_cache_dtype, exclude,
     made: list[object] = []
     monkeypatch.setattr(compiling, "compile_together", made.extend)
     spec = Spec("tiny-llama", max_num_seqs=4, max_model_len=64, exclude=exclude, kv_cache_dtype=kv_cache_dtype)
-    compiling.make_ahead(spec, GPUS["h200"])
+    compiling.compile_ahead(spec, GPUS["h200"])
     model = skeleton(catalogue.entry("tiny-llama")[0], "bf16")
     limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4, kv_cache_dtype=kv_cache_dtype or "auto"))
     kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
     assert set(made) == set(pass_builds(kernels))
     assert {type(each) for each in made} == {Build, TritonBuild}
     made.clear()
-    compiling.make_ahead(Spec("tiny-bert"), GPUS["h200"])
+    compiling.compile_ahead(Spec("tiny-bert"), GPUS["h200"])
     assert not made
 
 
@@ -201,7 +201,7 @@ def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.Monke
         both.wait()
         return "", b"binary"
 
-    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr(compiler, "compile_source", compiled)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(nvrtc.PREBUILT, raising=False)

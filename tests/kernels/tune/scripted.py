@@ -5,7 +5,7 @@ import torch
 from kernels.hardware import GPUS
 from kernels.measure.timing import StoppingRule
 from kernels.ops import LinearCase
-from kernels.tune.autotune import Bench
+from kernels.tune.autotune import TuningContext
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -42,4 +42,6 @@ def scripted(gpu, ms, jitter=0.0):
     def look(call):
         return ms[call.func.__self__.name]
 
-    return Bench(torch.device("cpu"), GPUS[gpu], {}, QUICK, FakeTimer(look, jitter), frozenset({*ms, "planted_wrong"}))
+    return TuningContext(
+        torch.device("cpu"), GPUS[gpu], {}, QUICK, FakeTimer(look, jitter), frozenset({*ms, "planted_wrong"})
+    )

@@ -10,7 +10,7 @@ from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof import gate
 from kernels.tune.ahead import prove_ahead
-from kernels.tune.autotune import Bench, try_case
+from kernels.tune.autotune import TuningContext, try_case
 from kernels.tune.jobs import parallel_map
 from kernels.tune.trial import Trial
 from tests.kernels import planted
@@ -19,7 +19,7 @@ from tests.kernels.tune.scripted import CASE, QUICK, FakeTimer, Fast, Slow, by_n
 
 def bench(only=None):
     """A CPU bench with the real timer."""
-    return Bench(torch.device("cpu"), GPUS["cpu"], {}, QUICK, None, only)
+    return TuningContext(torch.device("cpu"), GPUS["cpu"], {}, QUICK, None, only)
 
 
 def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):

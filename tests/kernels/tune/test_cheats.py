@@ -12,7 +12,7 @@ from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import JUDGED, KEPT, ChangingInputs, TimedAnswers
 from kernels.registry import variant
 from kernels.tune import autotune
-from kernels.tune.autotune import Bench, try_case
+from kernels.tune.autotune import TuningContext, try_case
 from kernels.tune.trial import Trial
 from tests.kernels import planted
 
@@ -24,7 +24,7 @@ def tried(*names: str, calls: int = 0) -> dict[str, Trial]:
     """Each variant's trial; with `calls` timed so often."""
     rule = StoppingRule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
     rule = StoppingRule(seconds=600, least=calls, most=calls, warmup_seconds=0.0) if calls else rule
-    place = Bench(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
+    place = TuningContext(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
 
 

@@ -10,7 +10,7 @@ from kernels.hardware import GPUS
 from kernels.measure.environment import sources_digest
 from kernels.measure.timing import StoppingRule
 from kernels.ops import LinearCase
-from kernels.tune.autotune import Bench
+from kernels.tune.autotune import TuningContext
 from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import CODE, TuningCache
 from tests.kernels import planted
@@ -24,7 +24,7 @@ def test_choice_is_measured_once_per_machine_and_versions(tmp_path, monkeypatch)
     choices = TuningCache(ENVIRONMENT, tmp_path)
     only = frozenset({"torch_linear"})
     assert choices.find(CASE) is None
-    made = choices.choose(CASE, Bench(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=only))
+    made = choices.choose(CASE, TuningContext(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=only))
     assert made.variant == "torch_linear"
     assert made.ms > 0
     assert made.sentence
@@ -56,7 +56,7 @@ def test_choices_are_those_of_the_variants_code(tmp_path):
 def test_choice_falls_back_to_torch(tmp_path, plant):
     plant(planted.Wrong)
     choice = TuningCache(ENVIRONMENT, tmp_path).choose(
-        CASE, Bench(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=frozenset({"planted_wrong"}))
+        CASE, TuningContext(torch.device("cpu"), GPUS["cpu"], rule=QUICK, only=frozenset({"planted_wrong"}))
     )
     assert choice.variant == "torch_linear"
     assert choice.ms is None

@@ -7,7 +7,7 @@ import redis
 from celery import Celery
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.redis_settings import redis_answers
 from tests.waiting import wait_for
 from workbench.embedded import broker
@@ -20,7 +20,7 @@ Server = tuple[Service, RedisURLs]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broker")
-    service, urls = broker.redis_service(folder, folder / "redis.log", reserved_port())
+    service, urls = broker.redis_service(folder, folder / "redis.log", reserve_port())
     service.start()
     connect(urls.cache)
     yield service, urls

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.waiting import wait_for
 from tests.workbench.serving.plain_site import FILE_BYTES, IDLE_SECONDS
 from tests.workers.pipeline.stack import ROOT, SERVER
@@ -51,7 +51,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """One process with two threads."""
-    port, data = reserved_port(), tmp_path_factory.mktemp("data")
+    port, data = reserve_port(), tmp_path_factory.mktemp("data")
     command = [sys.executable, "-m", "gunicorn", "tests.workbench.serving.plain_site", "--worker-class", SERVER]
     command += ["--bind", f"127.0.0.1:{port}", "--threads", "2", "--no-control-socket", "--graceful-timeout", "1"]
     env = {**os.environ, "WORKBENCH_DATA": str(data), "PYTHONPATH": str(ROOT)}

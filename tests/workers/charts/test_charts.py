@@ -86,7 +86,7 @@ def test_the_chosen_plan_says_against_what(after, unit, words):
         trial.unit = unit
     document.compose.trials[1].primary = Interval(value=after, low=after, high=after)
     assert all(each in plans.why(document) for each in words)
-    assert plans.ranked(document)[0] is plans.chosen(document)
+    assert plans.rank_trials(document)[0] is plans.chosen_trial(document)
 
 
 def test_only_a_claim_of_the_same_precision_that_verify_confirms_has_its_ratio():

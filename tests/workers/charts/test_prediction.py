@@ -5,7 +5,7 @@ import sample_loads
 from sample_no_change import no_change
 from sample_results import PREDICTED, results
 
-from workers.charts.prediction import compared, rows, words
+from workers.charts.prediction import compare_with_measured, rows, words
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 
 TPOT = PredictedFigure(metric="tpot", value=0.9)
@@ -19,7 +19,7 @@ def changed(**verify):
 def test_the_error_is_of_the_measured_median():
     found = results()
     measured = {each.metric: each.percentiles["p50"] for each in found.verify.after}
-    ttf, tpot = compared(found)
+    ttf, tpot = compare_with_measured(found)
     assert (ttf.label, tpot.label) == ("TTF64 p50", "TPOT p50")
     assert ttf.error == pytest.approx(60 / measured["ttf_n"] - 1)
     assert rows(found)[0].error == f"{100 * ttf.error:+.0f} %"
@@ -37,16 +37,16 @@ def with_server(settings):
 def test_throughput_is_compared_at_the_load_that_was_predicted_where_the_server_took_the_plan():
     found = with_server({"max_num_seqs": 64})
     load = next(each for each in found.load.after.limit.loads if each.users == 2)
-    throughput = compared(found)[-1]
+    throughput = compare_with_measured(found)[-1]
     assert throughput.label == "Throughput of 2 users at once"
     assert throughput.measured == load.tokens_per_second
-    assert [each.label for each in compared(with_server({}))] == ["TTF64 p50", "TPOT p50"]
+    assert [each.label for each in compare_with_measured(with_server({}))] == ["TTF64 p50", "TPOT p50"]
 
 
 def test_a_plan_is_held_against_the_prediction_of_its_precision_and_runner():
     fp8 = changed(plan={"runner": "compiled", "options": {"weights": "fp8"}})
-    assert [each.predicted for each in compared(fp8)] == [0.5]
-    assert compared(changed(plan={"runner": "compiled", "tensor_parallel_size": 2})) == []
+    assert [each.predicted for each in compare_with_measured(fp8)] == [0.5]
+    assert compare_with_measured(changed(plan={"runner": "compiled", "tensor_parallel_size": 2})) == []
     nvfp4 = changed(plan={"runner": "compiled", "options": {"weights": "nvfp4"}})
     assert (rows(nvfp4)[0].label, rows(nvfp4)[0].measured) == ("TTF64 p50, compiled in bf16", "–")
     assert "was not among" in words(nvfp4)[0]
@@ -55,9 +55,9 @@ def test_a_plan_is_held_against_the_prediction_of_its_precision_and_runner():
     admit = found.admit.model_copy(update={"predicted": Prediction(plans=named)})
     graphs = found.verify.model_copy(update={"plan": {"runner": "compiled", "options": {"compile": False}}})
     compiled = found.verify.model_copy(update={"plan": {"runner": "compiled"}})
-    assert len(compared(found.model_copy(update={"admit": admit, "verify": graphs}))) == 1
+    assert len(compare_with_measured(found.model_copy(update={"admit": admit, "verify": graphs}))) == 1
     other = found.model_copy(update={"admit": admit, "verify": compiled})
-    assert compared(other) == []
+    assert compare_with_measured(other) == []
     assert "was not among" in words(other)[0]
     assert rows(other)[0].label == "TPOT p50, kernels in bf16"
 
@@ -69,5 +69,5 @@ def test_no_error_counts_where_there_is_no_plan_or_the_figures_are_void():
     none = no_change().model_copy(update={"admit": results().admit})
     early = results().model_copy(update={"verify": None})
     for found, said in ((void, "figures are void"), (none, "No change is recommended"), (early, "Nothing has been")):
-        assert compared(found) == []
+        assert compare_with_measured(found) == []
         assert said in words(found)[0]

@@ -7,7 +7,7 @@ from tests.workers.conftest import manifest
 from workers.cost import arrangements
 from workers.documents.prices import default_price_book
 from workers.documents.workload import Workload
-from workers.prediction.predict import predicted
+from workers.prediction.predict import predict_run
 
 
 def said(users=32, gpu_class="h200x4", fewest=1, name="llama-3.1-8b", **promise: object) -> str:
@@ -19,7 +19,7 @@ def said(users=32, gpu_class="h200x4", fewest=1, name="llama-3.1-8b", **promise:
         "load": {"most_users": users},
     }
     workload, model = Workload.model_validate(sla), manifest(catalogue.entry(name)[0])
-    prediction = predicted(workload, model, gpu_class, {})
+    prediction = predict_run(workload, model, gpu_class, {})
     return arrangements.sentence(workload, prediction, default_price_book(), gpu_class, fewest)
 
 

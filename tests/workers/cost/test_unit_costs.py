@@ -13,7 +13,7 @@ def interval(value: float, low: float | None = None, high: float | None = None) 
 
 
 def load(requests: Interval, users: int = 10, usd: float | None = 2.0) -> ServedLoad:
-    served = unit_costs.scaled(requests, 64)
+    served = unit_costs.scale_interval(requests, 64)
     facts = {"load": "", "users": users, "holds": True, "usd_per_hour": usd}
     return ServedLoad(per_second=served, requests_per_second=requests, **facts)
 

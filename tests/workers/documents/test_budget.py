@@ -29,15 +29,17 @@ def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
 
 def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_verified_unless_minutes_are_strict():
     needed = budget.NEEDED_SECONDS
-    assert budget.granted("compose", of(6), 60, NONE) == 300 - needed["verify"]
-    assert budget.granted("verify", of(6), 100, NONE) == 260
+    assert budget.seconds_granted("compose", of(6), 60, NONE) == 300 - needed["verify"]
+    assert budget.seconds_granted("verify", of(6), 100, NONE) == 260
     part = 80 * needed["compose"] / (needed["compose"] + needed["verify"])
-    assert budget.granted("compose", of(1.5), 10, NONE) == pytest.approx(part), "less is left than all stages need"
-    assert budget.granted("profile", of(0.5), 25, NONE) == budget.MIN_SECONDS
+    assert budget.seconds_granted("compose", of(1.5), 10, NONE) == pytest.approx(part), (
+        "less is left than all stages need"
+    )
+    assert budget.seconds_granted("profile", of(0.5), 25, NONE) == budget.MIN_SECONDS
     late, strict = of(3), of(3, constraints={"minutes": 3, "strict_minutes": True})
-    assert budget.granted("verify", late, 200, NONE) == budget.NEEDED_SECONDS["verify"]
-    assert budget.granted("verify", late, 350, NONE) == budget.MIN_SECONDS, "twice the minutes are the most"
-    assert budget.granted("verify", strict, 200, NONE) == budget.MIN_SECONDS
+    assert budget.seconds_granted("verify", late, 200, NONE) == budget.NEEDED_SECONDS["verify"]
+    assert budget.seconds_granted("verify", late, 350, NONE) == budget.MIN_SECONDS, "twice the minutes are the most"
+    assert budget.seconds_granted("verify", strict, 200, NONE) == budget.MIN_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -46,18 +48,22 @@ def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_ver
 )
 def test_slow_requests_on_a_cpu_keep_time_for_verify_which_goes_on_beyond_the_minutes(gpu_class, seconds, kept, verify):
     results, strict = of_baseline(seconds, gpu_class), of(6, constraints={"minutes": 6, "strict_minutes": True})
-    assert budget.granted("compose", of(6), 60, results) == 300 - kept, "half of the minutes at most"
-    assert budget.granted("verify", of(6), 200, results) == max(160, verify), "twice the minutes at most"
-    assert budget.granted("verify", strict, 200, results) == 160
+    assert budget.seconds_granted("compose", of(6), 60, results) == 300 - kept, "half of the minutes at most"
+    assert budget.seconds_granted("verify", of(6), 200, results) == max(160, verify), "twice the minutes at most"
+    assert budget.seconds_granted("verify", strict, 200, results) == 160
     if gpu_class == "h200":
         for stage in GPU_STAGES:
-            assert budget.granted(stage, of(6), 100, results) == budget.granted(stage, of(6), 100, NONE)
+            assert budget.seconds_granted(stage, of(6), 100, results) == budget.seconds_granted(stage, of(6), 100, NONE)
 
 
 def test_the_load_stage_has_its_share_and_more_where_vllm_must_start():
     load = {"load": {"most_users": 4}}
-    assert budget.granted("load", of(5), 0, NONE) == budget.MIN_SECONDS
-    assert budget.granted("baseline", of(7), 0, NONE) > budget.granted("baseline", of(7, **load), 0, NONE)
-    assert budget.granted("load", of(7, **load), 120, NONE) == 300
+    assert budget.seconds_granted("load", of(5), 0, NONE) == budget.MIN_SECONDS
+    assert budget.seconds_granted("baseline", of(7), 0, NONE) > budget.seconds_granted(
+        "baseline", of(7, **load), 0, NONE
+    )
+    assert budget.seconds_granted("load", of(7, **load), 120, NONE) == 300
     with_vllm = of(7, **load, baseline_runner="vllm")
-    assert budget.granted("verify", with_vllm, 0, NONE) < budget.granted("verify", of(7, **load), 0, NONE)
+    assert budget.seconds_granted("verify", with_vllm, 0, NONE) < budget.seconds_granted(
+        "verify", of(7, **load), 0, NONE
+    )

@@ -48,8 +48,8 @@ def test_the_megakernel_of_a_model_is_compiled_and_proven_and_found_by_its_name(
     log = (tmp_path / "cache" / "compile-ahead.log").read_text()
     made = next((each for each in folder.iterdir() if each.name.startswith("decode-")), None)
     assert made is not None, log
-    assert nvrtc.made_ahead(made.name) == made
-    assert nvrtc.made_ahead("decode-none.cubin") is None
+    assert nvrtc.prebuilt_file(made.name) == made
+    assert nvrtc.prebuilt_file("decode-none.cubin") is None
 
 
 def test_it_ends_with_all_that_it_started(model, tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from workers.host import gpu_lock
-from workers.host.child_environment import shown
-from workers.host.device_memory import gpus_for, memory_gib, parsed
+from workers.host.child_environment import environment_with_gpus
+from workers.host.device_memory import gpus_for, memory_gib, parse_memory
 
 LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
 HOLDER = """
@@ -31,7 +31,7 @@ with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
     ],
 )
 def test_a_worker_knows_its_visible_gpus(visible: str | None, found: dict[str, float | None]) -> None:
-    assert parsed(LISTED, visible) == found
+    assert parse_memory(LISTED, visible) == found
     assert memory_gib(["cpu"], 3 * 2**30) == 3, "on a CPU the limit of a stage counts"
 
 
@@ -41,8 +41,8 @@ def test_a_class_takes_as_many_gpus_as_it_names_and_several_see_them_alone_witho
     with pytest.raises(ValueError, match="takes 4 GPUs, and this worker sees 3"):
         gpus_for("h200x4", ["a", "b", "c"])
     outer = {"CUDA_VISIBLE_DEVICES": "0,1,2", "PATH": "/bin"}
-    assert shown(outer, "h200", ["a"]) == outer
-    found = shown(outer, "h200x2", ["a", "b"])
+    assert environment_with_gpus(outer, "h200", ["a"]) == outer
+    found = environment_with_gpus(outer, "h200x2", ["a", "b"])
     assert (found["CUDA_VISIBLE_DEVICES"], found["NCCL_NVLS_ENABLE"], found["PATH"]) == ("a,b", "0", "/bin")
 
 
@@ -51,13 +51,13 @@ def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None
     free = []
     try:
         assert holder.stdout.readline() == "held\n"
-        with gpu_lock.held(["GPU-bb"], lambda: True, tmp_path):
+        with gpu_lock.hold_locks(["GPU-bb"], lambda: True, tmp_path):
             free.append("another GPU")
-        with pytest.raises(gpu_lock.LockAbandoned), gpu_lock.held(["GPU-bb", "GPU-aa"], lambda: True, tmp_path):
+        with pytest.raises(gpu_lock.LockAbandoned), gpu_lock.hold_locks(["GPU-bb", "GPU-aa"], lambda: True, tmp_path):
             free.append("never")
     finally:
         holder.kill()
         holder.wait()
-    with gpu_lock.held(["GPU-aa", "GPU-bb"], lambda: False, tmp_path):
+    with gpu_lock.hold_locks(["GPU-aa", "GPU-bb"], lambda: False, tmp_path):
         free.append("the same GPU")
     assert free == ["another GPU", "the same GPU"]

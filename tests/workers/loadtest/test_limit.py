@@ -10,11 +10,11 @@ from kernels.load.generator import LoadDuration
 from tests import sample_loads
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.highest_load import LimitSearch, LoadGrid, saturation, searched
+from workers.loadtest.highest_load import LimitSearch, LoadGrid, saturation, search_highest_load
 from workers.loadtest.measuring import LoadTest
 from workers.loadtest.sending import LoadTarget
 from workers.stats.verdicts import overall
-from workers.wording.load_search import at_load, curve_of
+from workers.wording.load_search import curve_of, load_words
 from workers.wording.text import plain
 
 
@@ -74,7 +74,7 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
             return "The minutes were up." if len(done) >= seconds else ""
 
         grid = LoadGrid(Traffic(), most)
-        return done, searched(grid, grid.search(3), measured, unfinished=unfinished, saturate=True)
+        return done, search_highest_load(grid, grid.search(3), measured, unfinished=unfinished, saturate=True)
 
     done, found = loads_up_to(64, seconds=99, best=8)
     assert done == [1, 2, 4, 8, 16]
@@ -99,7 +99,7 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
         return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in said])})
 
     grid = LoadGrid(Traffic(), 64)
-    found = searched(grid, grid.search(3), measured)
+    found = search_highest_load(grid, grid.search(3), measured)
     assert found.users == users
     assert found.missed == (users == 0)
     said = curve_of(sample_loads.under_load().before.server, found).sentence
@@ -169,7 +169,7 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
         return met.model_copy(update={"traffic": put_on.traffic, "in_flight": level / 2})
 
     search = grid.search(least=3)
-    result = searched(grid, search, measured)
+    result = search_highest_load(grid, search, measured)
     most = {"rate": result.most_rate, "speed": result.most_speed}
     assert {each: getattr(result, each) for each in most} == {"rate": None, "speed": None} | {name: highest}
     assert (most[name], result.level, result.users) == (arrivals[name], highest, round(highest / 2))
@@ -179,7 +179,7 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
     levels = [getattr(each, name) for each in result.loads]
     assert levels == sorted(levels)
     words = {"rate": "requests per second", "speed": "times the recorded speed"}[name]
-    assert at_load(result) == f"at {plain(highest)} {words}"
+    assert load_words(result) == f"at {plain(highest)} {words}"
 
 
 @pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])

@@ -10,11 +10,11 @@ import pytest
 
 from kernels.load.connection import Address, BadAddress
 from kernels.load.generator import LoadDuration, LoadTrace
-from kernels.load.sharing import merged
+from kernels.load.sharing import merge_results
 from tests.workers.loadtest.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.measuring import LoadTest, NotMeasurable, judged, learn, measure
+from workers.loadtest.measuring import LoadTest, NotMeasurable, judge_load, learn, measure
 from workers.loadtest.prompts import PromptTexts, TokenScale
 from workers.loadtest.sending import LoadTarget, sending
 from workers.loadtest.summary import LoadSummary
@@ -111,7 +111,7 @@ def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, m
     with pytest.raises(NotMeasurable) as caught:
         asyncio.run(learn(test))
     assert KEY not in str(caught.value)
-    result = judged(test, sent(test), "now")
+    result = judge_load(test, sent(test), "now")
     (failure,) = result.failures
     assert (failure.kind, failure.count, result.completed) == (kind, result.requests, 0)
     assert sentence in failure.sentence
@@ -125,18 +125,18 @@ def test_a_generator_that_was_late_voids_its_own_measurement(stub):
     found.loop_ns = [0]
     for each in found.exchanges:
         each.begun_ns = each.intended_ns + (6_000_000 if each in found.exchanges[-5:] else 0)
-    result = judged(test, found, "now")
+    result = judge_load(test, found, "now")
     assert (result.lag.void, result.verdict, result.lag.send_p99) == (True, None, 6.0)
     assert any("this measurement is void" in note for note in result.notes)
     for each in found.exchanges:
         each.begun_ns = each.intended_ns
-    assert judged(test, found, "now").verdict
+    assert judge_load(test, found, "now").verdict
 
 
 def split(whole: LoadTrace, parts: int) -> LoadTrace:
     """The same exchanges, as if so many processes had sent them in turn."""
     shares = [replace(whole, exchanges=whole.exchanges[part::parts], loop_ns=[0]) for part in range(parts)]
-    return merged(shares)
+    return merge_results(shares)
 
 
 def test_what_several_processes_sent_is_judged_as_what_one_sent(stub):
@@ -144,7 +144,7 @@ def test_what_several_processes_sent_is_judged_as_what_one_sent(stub):
     found = replace(sent(test), loop_ns=[0])
     for each in found.exchanges:
         each.begun_ns = each.intended_ns
-    one, three = judged(test, found, "now"), judged(test, split(found, 3), "now")
+    one, three = judge_load(test, found, "now"), judge_load(test, split(found, 3), "now")
     assert (one.lag.processes, three.lag.processes) == (1, 3)
     assert one.verdict
     assert three.model_copy(update={"lag": one.lag}) == one
@@ -156,10 +156,10 @@ def test_one_process_that_was_late_voids_the_load_of_all(stub):
     punctual, late = found.by_process
     for each in found.exchanges:
         each.begun_ns = each.intended_ns
-    assert judged(test, found, "now").verdict
+    assert judge_load(test, found, "now").verdict
     punctual.loop_ns, late.loop_ns = [0] * 1000, [6_000_000]  # less than 1 % of all ticks
     found.loop_ns = punctual.loop_ns + late.loop_ns
-    result = judged(test, found, "now")
+    result = judge_load(test, found, "now")
     assert (result.lag.void, result.verdict, result.lag.loop_p99) == (True, None, 6.0)
     assert result.notes[0].startswith("One of the generator's 2 processes was 6.0 ms late at p99")
 
@@ -175,7 +175,7 @@ def test_requests_that_one_batch_answers_count_as_one(stub, batch, found, said):
         begun, until = request // batch * batch * 20_000_000, 200_000_000 + late[request]
         told = [begun + until + token * 1_000_000 for token in range(8)]
         load.exchanges.append(replace(first, intended_ns=begun, begun_ns=begun, chunk_ns=told, end_ns=told[-1]))
-    result = judged(test, load, "now")
+    result = judge_load(test, load, "now")
     assert result.outcomes[0].verdict == found
     assert any("answered together, are alike" in note for note in result.notes) == said
     interval = result.metrics[0].percentiles["p50"]
@@ -247,9 +247,11 @@ def test_tokens_are_counted_as_the_server_counts_them(stub):
     assert pairs.tokens.several == pairs.completed
     assert any("several tokens in one event" in note for note in pairs.notes)
     parts = replace(found, exchanges=[replace(each, counted_output=2) for each in found.exchanges])
-    assert "more events with text than the server counted tokens" in " ".join(judged(a_test(stub), parts, "now").notes)
+    assert "more events with text than the server counted tokens" in " ".join(
+        judge_load(a_test(stub), parts, "now").notes
+    )
     held = [replace(each, chunk_ns=[each.end_ns] * len(each.chunk_ns)) for each in found.exchanges]
-    notes = judged(a_test(stub), replace(found, exchanges=held), "now").notes
+    notes = judge_load(a_test(stub), replace(found, exchanges=held), "now").notes
     assert any(note.startswith(f"{pairs.requests} answers came in one piece: ") for note in notes)
     uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
     assert uncounted.tokens.output == 8 * uncounted.completed

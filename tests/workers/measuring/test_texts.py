@@ -170,7 +170,7 @@ def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
 def test_a_model_writes_behind_the_tokens_that_begin_a_text():
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
     for length, begins in ((2, 0), (3, 1), (8, 2)):
-        ids = texts.sampled(model, 256, length, 2 * length, before=[5, 6]).ids
+        ids = texts.generate_texts(model, 256, length, 2 * length, before=[5, 6]).ids
         assert ids.shape == (2, length)
         assert ids[:, :begins].tolist() == 2 * [[5, 6][:begins]]
 
@@ -182,11 +182,11 @@ def test_what_a_model_writes_has_its_own_probabilities_and_is_cut_short_where_th
     assert not texts.under_graphs(model), "a CPU has no graphs, and its time counts"
     monkeypatch.setattr(texts, "under_graphs", lambda model: by_graphs)
     time_left = [True, True, True]
-    ids = texts.sampled(model, 256, 24, 96 * 24, lambda: bool(time_left and time_left.pop()), before=[5]).ids
+    ids = texts.generate_texts(model, 256, 24, 96 * 24, lambda: bool(time_left and time_left.pop()), before=[5]).ids
     assert ids.shape[0] == texts.WRITTEN_AT_ONCE, "sequences that were hardly begun are left out"
     assert 4 <= ids.shape[1] <= 6
     model.lm_head.weight.data *= 40
-    ids = texts.sampled(model, 256, 24, 96 * 24, before=[5]).ids
+    ids = texts.generate_texts(model, 256, 24, 96 * 24, before=[5]).ids
     with torch.no_grad():
         chances = torch.log_softmax(model(ids).logits[:, 1:-1].double(), -1)
     entropy = -(chances.exp() * chances).sum(-1)

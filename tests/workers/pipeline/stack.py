@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from kernels.load.server_process import reserved_port
+from kernels.load.server_process import reserve_port
 from tests.debian import PostgresServer
 from tests.migrated import copy_database
 from tests.sample_results import workload
@@ -55,7 +55,7 @@ class Stack:
         self.submitted: list[str] = []
         self.postgres = postgres
         self.redis_server = redis_server or find_redis_server()
-        self.redis_port, self.web_port, self.worker_api_port = reserved_port(), reserved_port(), reserved_port()
+        self.redis_port, self.web_port, self.worker_api_port = reserve_port(), reserve_port(), reserve_port()
         self.told = directory / "told"
         self.told.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -89,7 +89,7 @@ def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path)
 
 def test_what_processes_served_lies_on_one_clock():
     one, other = served(100, 5), served(50, 5)
-    both = intervals.joined([one, other])
+    both = intervals.join_processes([one, other])
     assert all(a.times_ns[-1] <= b.start_ns for a, b in itertools.pairwise(both))
     assert intervals.tokens_per_second(both) == pytest.approx(40 / (0.1 * 5.04 + 0.05 * 5.04), rel=0.02)
 

@@ -10,7 +10,7 @@ from kernels.ops import LinearCase
 from kernels.plan import Plan, PlannedOp
 from workers.documents.stages import PlanTrial
 from workers.planning import kernels_plan
-from workers.planning.summaries import nothing_else, of_plan
+from workers.planning.summaries import describe_plan, nothing_else
 
 OPS = [
     ("linear", "torch_linear"),
@@ -29,7 +29,7 @@ def plan(runner: Any, options: dict[str, Any] | None = None, ops: Sequence[tuple
 
 
 def test_a_composed_plan_names_its_attention_and_its_products():
-    said = of_plan(plan("kernels", ops=OPS))
+    said = describe_plan(plan("kernels", ops=OPS))
     parts = "attention by step_hopper and flash_hopper, products by skinny and gemm_hopper, the LM head by"
     assert said.endswith(f"; {parts} lm_head_skinny.")
     assert "torch_linear" not in said
@@ -40,7 +40,7 @@ def test_a_composed_plan_names_its_attention_and_its_products():
     [("compiled", {"compile": False}, "cuda_graphs"), ("megakernel", {"weights": "fp8"}, "megakernel_fp8")],
 )
 def test_a_runner_is_told_by_the_variant_of_its_options(runner, options, name):
-    assert of_plan(plan(runner, options)).lower() == f"{registry.variant(name).summary}.".lower()
+    assert describe_plan(plan(runner, options)).lower() == f"{registry.variant(name).summary}.".lower()
 
 
 def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
@@ -52,7 +52,7 @@ def test_a_kernels_plan_that_is_rounded_to_one_precision_names_it():
     options = kernels_plan.runner_options([fp8, own])
     assert options == {"weights": "fp8"}
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
-    assert "weights in fp8" in of_plan(plan("kernels", options))
+    assert "weights in fp8" in describe_plan(plan("kernels", options))
 
 
 def test_where_no_other_plan_has_a_figure_each_is_quoted_with_its_reason():

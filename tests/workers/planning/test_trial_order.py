@@ -16,13 +16,13 @@ from workers.planning.trial_order import (
     MIN_MEASURING_SECONDS,
     TrialOrder,
     keeps_promise,
-    leading,
+    leading_plan,
     minutes_wanted,
     predicted_to_keep,
 )
 from workers.planning.verdict_words import left_out_words
 from workers.prediction.precisions import lossy_refusal, stored_precision
-from workers.prediction.predict import predicted
+from workers.prediction.predict import predict_run
 from workers.stages import explore
 
 H200 = {"bf16": 700.0, "fp16": 700.0, "fp32": 50.0, "fp8": 1300.0}
@@ -68,7 +68,7 @@ def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
     labels = [each.label for each in tried_first(made, before)]
     assert labels[:2] == ["megakernel_int8", "megakernel"]
     assert "megakernel_fp8" not in labels
-    assert leading(made).label == "megakernel_int8"
+    assert leading_plan(made).label == "megakernel_int8"
     int8, bf16 = (TrialOrder(made).predicted(each.variant) for each in tried_first(made, before)[:2])
     assert 0.5 < int8 / bf16 < 0.75
 
@@ -160,7 +160,7 @@ def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():
     made = document()
     made.model.generated = False
     sla = made.workload.model_copy(update={"load": LoadSearch(most_users=32)})
-    plans = {plan.weights: plan for plan in predicted(sla, made.model, "h200", {}).plans if plan.runner == "kernels"}
+    plans = {plan.weights: plan for plan in predict_run(sla, made.model, "h200", {}).plans if plan.runner == "kernels"}
 
     def rate(weights, users):
         return next(each.value for each in plans[weights].figures if each.users == users)
@@ -280,7 +280,7 @@ def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_
 
 def test_explore_serves_the_leading_plan():
     """A megakernel runs no operation of a decode step by itself; a promise of the first token concerns the prompt."""
-    assert leading(document("explore")).label == "megakernel"
+    assert leading_plan(document("explore")).label == "megakernel"
     found = document("explore")
     profile = _profile()
     cases, said = explore.wanted_cases(found, profile)

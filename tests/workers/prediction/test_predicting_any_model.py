@@ -9,7 +9,7 @@ from tests.workers.prediction.test_predicting import CEILINGS, encoder, of, pred
 from tests.workers.prediction.test_promises import model
 from workers.documents.workload import Objective
 from workers.prediction.plans import VARIANTS
-from workers.prediction.predict import predicted_primary
+from workers.prediction.predict import primary_prediction
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -175,7 +175,7 @@ def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
     objectives = [Objective.model_validate(each) for each in wanted]
 
     def primary(objective, variant, gpus=1):
-        return predicted_primary(objective, found, variant, "bf16", gpus, usd_per_hour=3.6 * gpus)
+        return primary_prediction(objective, found, variant, "bf16", gpus, usd_per_hour=3.6 * gpus)
 
     for objective in objectives:
         each = {name: primary(objective, name) for name in VARIANTS if "mxfp4" not in name}  # of experts alone
@@ -189,4 +189,4 @@ def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
         assert primary(objective, "eager") is None
     rate, cost = (primary(objectives[metrics.index(each)], "kernels") for each in ("throughput", "cost_per_mtok"))
     assert cost == pytest.approx(1e6 * 3.6 / 3600 / rate)
-    assert predicted_primary(objectives[-1], found, "kernels", "bf16") is None
+    assert primary_prediction(objectives[-1], found, "kernels", "bf16") is None

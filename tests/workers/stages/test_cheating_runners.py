@@ -27,7 +27,7 @@ from workers.planning import fresh_process
 from workers.planning.processes import FurtherProcesses
 from workers.planning.served_checks import too_fast
 from workers.planning.trials import TrialRunner, TrialTimeouts
-from workers.planning.verification import Bench
+from workers.planning.verification import Verification
 
 __all__ = ["quick"]
 from workers.stages import verify
@@ -204,7 +204,7 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     for _ in range(2):
         TrialRunner(document).attempt("memo", plan, lambda: Remembers(model), TrialTimeouts(60, 0.1), lossy=False)
     further = FurtherProcesses(document, context)
-    with closing(Bench(document, context, None, further)) as bench:
+    with closing(Verification(document, context, None, further)) as bench:
         for _ in range(2):
             bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
     assert len(Remembers.answers) > 20

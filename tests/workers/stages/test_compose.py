@@ -162,8 +162,8 @@ def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing,
     monkeypatch.setitem(registry._variants, "megakernel", PlantedMegakernel())
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", "kernels.runners.kernels_runner.KernelsRunner")
     chosen = []
-    real = kernels_plan.chosen_ops
-    monkeypatch.setattr(kernels_plan, "chosen_ops", lambda *given: chosen.append(given) or real(*given))
+    real = kernels_plan.choose_ops
+    monkeypatch.setattr(kernels_plan, "choose_ops", lambda *given: chosen.append(given) or real(*given))
     found = {trial.label.split(":")[0]: trial for trial in composed(context, kernels_candidates()).trials}
     assert found["megakernel"].gate == "pass", found["megakernel"].reason
     mega, whole = (Plan.model_validate(found[name].plan).ops for name in ("megakernel", "kernels"))

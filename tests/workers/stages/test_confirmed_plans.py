@@ -18,7 +18,7 @@ from workers.harness.context import Context
 from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
 from workers.planning import confirmation, processes
-from workers.planning.confirmation import PlanMeasurement, to_verify
+from workers.planning.confirmation import PlanMeasurement, plans_to_verify
 from workers.planning.fresh_process import Result, VerifyTask
 from workers.planning.processes import ENOUGH_PROCESSES
 from workers.stages import verify
@@ -99,9 +99,9 @@ def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
     assert found.checks[0].speedup.ratio.value < 1
     assert re.search(r"With what runs today the SLA is .* No change is recommended. “megakernel in", found.sentence)
     assert found.outcomes[0].before == found.outcomes[0].after
-    assert plans.chosen(results).label == "eager in fp32"
+    assert plans.chosen_trial(results).label == "eager in fp32"
     assert "50.00x" not in plans.why(results)
-    slower = next(each for each in plans.ranked(results) if each.label == "megakernel in fp32")
+    slower = next(each for each in plans.rank_trials(results) if each.label == "megakernel in fp32")
     assert slower.reason.startswith("Not confirmed by verify. ")
 
 
@@ -127,7 +127,7 @@ def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
     assert found.plan["dtype"] == "fp32"
     assert found.quality.acceptable
     assert found.verdict == "met"
-    assert plans.chosen(results).label == "eager in fp32"
+    assert plans.chosen_trial(results).label == "eager in fp32"
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
 
 def test_the_next_plans_to_verify_beat_todays_the_cheapest_that_keep_the_promise_first():
     def labels(document: StageInput) -> list[str]:
-        return [label for label, _ in to_verify(document, Plan.model_validate(document.results.compose.plan))]
+        return [label for label, _ in plans_to_verify(document, Plan.model_validate(document.results.compose.plan))]
 
     trials = [("eager", "fp32", 100), ("megakernel", "fp32", 50), ("compiled", "fp32", 20), ("compiled", "bf16", 30)]
     document = document_of(1, *trials)

@@ -45,8 +45,8 @@ def test_a_kernels_plan_is_made_of_it_and_served_and_in_no_lower_precision_but_i
     lossy = {each.weights for case in wanted for each in explore.lossy_cases(case, constraints, document.model)[0]}
     assert lossy == {"int8"}
     assert kernels_plan.own_precision(next(iter(wanted)).model_copy(update={"weights": "int8"})) in wanted
-    assert kernels_plan.unrounded(model, "kernels_int8") == ""
-    assert "no lower precision but int8" in kernels_plan.unrounded(model, "kernels_fp8")
+    assert kernels_plan.why_unrounded(model, "kernels_int8") == ""
+    assert "no lower precision but int8" in kernels_plan.why_unrounded(model, "kernels_fp8")
     served = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32")
     found, why = serving_of(served, stage_input("verify", manifest(CONFIG)))
     assert found is not None, why

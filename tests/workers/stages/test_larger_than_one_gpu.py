@@ -88,7 +88,7 @@ def test_a_way_that_leaves_no_memory_for_a_plan_does_not_count(
     monkeypatch.setattr(placements, "_has_room", lambda document: False)
     document = documents("baseline", CONFIG, Results(admit=run.results.admit))
     context = Context(tmp_path, tmp_path)
-    facts = placements.chosen(document, context)
+    facts = placements.choose_placement(document, context)
     assert (facts["placement"], facts["no_room"]) == ("tensor_parallel", True)
     assert len(context.shared["model"].sharded.shards) == 2
     baseline = run.results.baseline.model_copy(update=facts)

@@ -16,7 +16,7 @@ from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.loadtest.recording import facts
 from workers.loadtest.servers import curve, judging, sides
-from workers.measuring.served_model import watched
+from workers.measuring.served_model import watch_device
 from workers.stages import load
 from workers.wording import serving
 from workers.wording.load_search import AFTER_HERE, NO_VLLM
@@ -34,7 +34,7 @@ ALONE = "No change is recommended, so only what runs today was put under load."
 
 def verify_result() -> VerifyResult:
     document = stage_input("verify", **SHORT)
-    with watched(document) as environment:
+    with watch_device(document) as environment:
         pass
     met: Verdict = "met"
     figures = {"before": 3000.0, "after": 1000.0, "samples": 20, "over": 0, "needed": 9}

@@ -32,7 +32,7 @@ def watched_as(monkeypatch: pytest.MonkeyPatch, *seen: Telemetry) -> None:
         telemetry = left.pop(0) if len(left) > 1 else left[0]
         yield lambda: ENVIRONMENT.model_copy(update={"telemetry": telemetry})
 
-    monkeypatch.setattr(verification, "watched", watched)
+    monkeypatch.setattr(verification, "watch_device", watched)
 
 
 def test_a_plan_measured_beside_another_program_has_no_verdict(context, monkeypatch):

@@ -19,17 +19,17 @@ def test_requests_of_one_line_that_count_as_independent_would_err():
     shares = [(values > limit).astype(float).tolist() for values in tests]
     assert sum(verdict(95, each) == "met" for each in shares) > 25
     pairs = zip(tests, shares, strict=True)
-    assert "met" not in [dependence.judged(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
+    assert "met" not in [dependence.judge_dependent(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
 
 
 def test_requests_that_are_not_alike_count_each():
     independent = np.random.default_rng(0).exponential(1, 2000).tolist()
     assert dependence.statistical_inefficiency(independent) < 2
     assert dependence.statistical_inefficiency([5.0] * 100) == 1
-    assert dependence.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
-    found, size, needed = dependence.judged(50, independent, [0.0] * 2000, 0.99)
+    assert dependence.group_means([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
+    found, size, needed = dependence.judge_dependent(50, independent, [0.0] * 2000, 0.99)
     assert (found, needed) == ("met", math.ceil(60 * size))
-    assert dependence.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
+    assert dependence.judge_dependent(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
 
 
 @pytest.mark.parametrize(("percentile", "requests"), [(50, 400), (90, 1000), (99, 4000)])
@@ -41,17 +41,17 @@ def test_a_gap_of_a_long_answer_counts_as_much_as_one_of_a_short_answer(percenti
         counts = np.where(draws.random(requests) < 0.2, 200, 10)
         shares = ((counts == 200) & (draws.random(requests) < slow)).astype(float)
         values, beyond = (20 + shares).tolist(), shares.tolist()
-        met += dependence.judged(percentile, values, beyond, 0.99, counts=counts.tolist()).verdict == "met"
-        unweighed += dependence.judged(percentile, values, beyond, 0.99).verdict == "met"
+        met += dependence.judge_dependent(percentile, values, beyond, 0.99, counts=counts.tolist()).verdict == "met"
+        unweighed += dependence.judge_dependent(percentile, values, beyond, 0.99).verdict == "met"
     assert (met <= 2, unweighed) == (True, loads)
 
 
 def test_more_requests_are_needed_where_answers_are_of_unlike_lengths():
     values, within = [5.0] * 120, [0.0] * 120
-    alike = dependence.judged(95, values, within, 0.99, together=1.0, counts=[9] * 120)
-    assert alike == dependence.judged(95, values, within, 0.99, together=1.0)
+    alike = dependence.judge_dependent(95, values, within, 0.99, together=1.0, counts=[9] * 120)
+    assert alike == dependence.judge_dependent(95, values, within, 0.99, together=1.0)
     assert alike.verdict == "met"
-    unlike = dependence.judged(95, values, within, 0.99, together=1.0, counts=[1, 9] * 60)
+    unlike = dependence.judge_dependent(95, values, within, 0.99, together=1.0, counts=[1, 9] * 60)
     assert unlike.verdict == "not_enough_samples"
     assert unlike.needed == math.ceil(alike.needed * 9 / 5)
 
@@ -68,9 +68,9 @@ def test_a_load_errs_as_often_as_the_page_says(name):
 def test_a_median_has_its_verdict_on_an_unquiet_machine():
     """All requests are slower and slower, and yet within the limit."""
     rising, within = [float(each) for each in range(200)], [0.0] * 200
-    assert dependence.judged(50, rising, within, 0.99, together=2.0).verdict == "met"
-    assert dependence.judged(50, rising, within, 0.99).verdict == "not_enough_samples"
-    assert dependence.judged(50, rising[:14], within[:14], 0.99, together=2.0).verdict == "not_enough_samples"
+    assert dependence.judge_dependent(50, rising, within, 0.99, together=2.0).verdict == "met"
+    assert dependence.judge_dependent(50, rising, within, 0.99).verdict == "not_enough_samples"
+    assert dependence.judge_dependent(50, rising[:14], within[:14], 0.99, together=2.0).verdict == "not_enough_samples"
 
 
 def test_users_who_are_independent_have_a_verdict_within_a_minute_and_a_load_of_a_search_errs_seldom():
@@ -87,9 +87,9 @@ def test_users_who_are_independent_have_a_verdict_within_a_minute_and_a_load_of_
 
 def test_values_that_hardly_vary_beside_their_distance_to_the_limit_count_each():
     drifting, within = [50 + each / 1000 for each in range(400)], [0.0] * 400
-    far = dependence.judged(95, drifting, within, 0.99, together=1.0, limit=100)
+    far = dependence.judge_dependent(95, drifting, within, 0.99, together=1.0, limit=100)
     assert far.verdict == "met"
     assert far.inefficiency < 1.1, "a drift of 0.1 ms, 50 ms below the limit"
-    near = dependence.judged(95, drifting, within, 0.99, together=1.0, limit=50.5)
+    near = dependence.judge_dependent(95, drifting, within, 0.99, together=1.0, limit=50.5)
     assert near.verdict == "not_enough_samples"
     assert near.inefficiency == 400 / dependence.ENOUGH_GROUPS

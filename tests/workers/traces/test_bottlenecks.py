@@ -7,7 +7,7 @@ from workers.documents.profile import OpRow
 from workers.traces.attribution import DeviceWork
 from workers.traces.bottlenecks import HostPace, RequestFacts, bottlenecks, paces, waits
 from workers.traces.op_counter import CountedOp
-from workers.traces.table import TraceScale, attributed_share, beyond, rows, with_idle
+from workers.traces.table import TraceScale, add_idle, attributed_share, beyond, rows
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
@@ -80,7 +80,7 @@ def test_the_table_joins_time_and_floor_and_scales_decode_steps():
     assert (first.ms, first.calls, first.floor_ms, first.headroom_ms) == (40.0, 20, 20.0, 20.0)
     assert first.bound == "memory"
     assert (last.op, last.bound) == ("sampling", "launch")
-    shares = with_idle([first, last], 70.0)
+    shares = add_idle([first, last], 70.0)
     assert [each.op for each in shares] == ["linear q_proj", "idle", "sampling"]
     assert sum(each.share for each in shares) == pytest.approx(1)
     work = [DeviceWork(0.0, "lm_head", "decode", "gemv", 3.0, 1), DeviceWork(1.0, "unattributed", "", "odd", 1.0, 2)]

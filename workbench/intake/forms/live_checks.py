@@ -27,7 +27,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.prediction.predict import MEDIAN, divides, fastest, predicted
+from workers.prediction.predict import MEDIAN, divides, fastest, predict_run
 from workers.prediction.promises import AvailableGpus, more_gpus, rates_words
 from workers.wording.serving import outside_vllm
 from workers.wording.text import plain, request_words, speed_words
@@ -198,7 +198,7 @@ def _tell_prediction(
     GPU, why.
     """
     gpu_class = checks.gpu_class
-    prediction = predicted(document, facts, gpu_class, known.ceilings)
+    prediction = predict_run(document, facts, gpu_class, known.ceilings)
     times = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
     promise, best = next(((promise, quickest) for promise, quickest in times if quickest), (None, None))
     if promise is None or best is None:

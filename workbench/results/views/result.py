@@ -47,7 +47,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     why = ""
     if workload and manifest and both and not (economics and economics.before and economics.after):
         why = promise_or_not(economics, both.before.load)
-        economics = run_economics.served(workload, manifest, (both.before, both.after))
+        economics = run_economics.served_loads(workload, manifest, (both.before, both.after))
     if economics is None:
         loaded = known.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})

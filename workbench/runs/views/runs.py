@@ -77,8 +77,8 @@ def _live_context(run: Run) -> dict[str, Any]:
         "waiting": services.waiting_for(run),
         "place": run_queue.place_of(run),
         "known": known,
-        "tried": lambda: len(decisions.tried(known())),
-        "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried(known())),
+        "tried": lambda: len(decisions.tried_candidates(known())),
+        "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried_candidates(known())),
         "predicted_best": lambda: prediction.best(known()),
         "partial": next((stage for stage in stages if stage.partial), None),
     }

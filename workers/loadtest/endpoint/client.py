@@ -15,7 +15,7 @@ from kernels.load.generator import LoadTrace
 from kernels.load.secrecy import without_key
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
-from workers.loadtest.measuring import LoadTest, NotMeasurable, put_on
+from workers.loadtest.measuring import LoadTest, NotMeasurable, apply_load
 from workers.loadtest.sending import LoadTarget
 from workers.shared import addresses
 
@@ -47,7 +47,7 @@ class EndpointClient:
         address = await asyncio.to_thread(self._address)
         test = make(LoadTarget(address, self._endpoint.model, self._endpoint.api))
         test.check()
-        return await put_on(test)
+        return await apply_load(test)
 
     async def _stoppable(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.create_task(work)

@@ -11,7 +11,7 @@ from kernels.measure.intervals import median_interval
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio
 from workers.documents.load import LoadedServer, LoadMetric, LoadResult
-from workers.documents.measurement import Distribution, Interval, metric_key, of_metric
+from workers.documents.measurement import Distribution, Interval, find_metric, metric_key
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import PATHS
@@ -51,7 +51,7 @@ def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -
     )
 
 
-def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: float | None) -> list[Objective]:
+def judged_objectives(objectives: Sequence[Objective], endpoint: Endpoint, price: float | None) -> list[Objective]:
     """The objectives that the endpoint can be judged by: those with a limit, and with a price if they need one."""
     unjudged = {"cost_per_mtok"} if price is None else set()
     if endpoint.api == "embeddings":
@@ -84,7 +84,7 @@ def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list
     plan = [distribution for distribution in after if distribution.samples and distribution.unit == "ms"]
     compared = []
     for metric in metrics:
-        plan_side = of_metric(plan, metric_key(metric))
+        plan_side = find_metric(plan, metric_key(metric))
         if plan_side is None or metric.unit != "ms" or "p50" not in metric.percentiles:
             continue
         value, low, high = median_interval(plan_side.samples)

@@ -19,9 +19,9 @@ from workers.documents.traffic import Traffic
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Objective
 from workers.loadtest.endpoint.client import FAILURES, EndpointClient
-from workers.loadtest.endpoint.comparing import judged_there, ratios, read, rounds_sentence, server_of, users
+from workers.loadtest.endpoint.comparing import judged_objectives, ratios, read, rounds_sentence, server_of, users
 from workers.loadtest.endpoint.load_search import EndpointLoadSearch
-from workers.loadtest.measuring import LoadTest, judged
+from workers.loadtest.measuring import LoadTest, judge_load
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.summary import LoadSummary
 from workers.wording.load_search import curve_of
@@ -80,7 +80,7 @@ class EndpointSession:
             self.measure("after verify")
             result["endpoint"] = self.result(result.get("after")).model_dump(mode="json")
             return
-        promised = judged_there(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
+        promised = judged_objectives(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
         if not promised:
             return
         curve = self.under_load(promised)
@@ -130,7 +130,7 @@ class EndpointSession:
         if self._test is None or not self._rounds:
             return EndpointResult(server=server, sentence=f"The endpoint was not measured. {self._failure}".strip())
         sents = [sent for _, _, sent in self._rounds]
-        load = judged(self._test, sents[0], self._rounds[0][1], sents[1:])
+        load = judge_load(self._test, sents[0], self._rounds[0][1], sents[1:])
         missing = f" Then it failed: {self._failure}" if self._failure else ""
         return EndpointResult(
             server=server,
@@ -153,7 +153,7 @@ class EndpointSession:
     def _test_of(self, target: LoadTarget) -> LoadTest:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
-        promised = judged_there(workload.objectives, self._endpoint, self._usd)
+        promised = judged_objectives(workload.objectives, self._endpoint, self._usd)
         shown = tuple(metric_key(objective) for objective in workload.objectives if objective.metric not in OF_WINDOWS)
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 

@@ -10,8 +10,8 @@ from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import BUSY, Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, searched
-from workers.loadtest.measuring import LoadTest, judged
+from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, search_highest_load
+from workers.loadtest.measuring import LoadTest, judge_load
 from workers.loadtest.servers import judging
 from workers.measuring.served_model import SECONDS_BETWEEN_SAMPLES
 from workers.wording.text import percent, traffic_words
@@ -58,8 +58,8 @@ class CurveSearch:
             with TelemetrySampler(self._device, interval=interval, gpus=self._gpus) as telemetry:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
-            self.answers.append(judging.drawn(sent))
-            load = judged(here, sent, at).model_copy(update={"url": ""})
+            self.answers.append(judging.sample_answers(sent))
+            load = judge_load(here, sent, at).model_copy(update={"url": ""})
             return _beside_others(load, Telemetry.model_validate(steady))
 
         def measured(index: int) -> LoadResult:
@@ -72,7 +72,7 @@ class CurveSearch:
                 self._loads[index] = put_on(index, longer)
             return self._loads[index]
 
-        return searched(self._grid, self.search, measured, unfinished=self._unfinished, saturate=True)
+        return search_highest_load(self._grid, self.search, measured, unfinished=self._unfinished, saturate=True)
 
     @property
     def _seconds_left(self) -> float:

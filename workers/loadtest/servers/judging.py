@@ -27,7 +27,7 @@ Answer = tuple[list[int], list[int]]
 """The ids of a prompt and of its answer."""
 
 
-def drawn(sent: LoadTrace) -> list[Answer]:
+def sample_answers(sent: LoadTrace) -> list[Answer]:
     """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
     completed = [exchange for exchange in sent.counted if exchange.ended and exchange.ended != CANCELLED]
     answers = [(exchange.prompt_ids, exchange.ids) for exchange in completed if exchange.prompt_ids and exchange.ids]

@@ -20,7 +20,7 @@ from kernels.measure.cpu_threads import usable_cores
 from kernels.model.inputs import random_input
 from kernels.plan import Plan
 from kernels.runners import Runner
-from kernels.server.execution.served_plans import PASSES, of_server
+from kernels.server.execution.served_plans import PASSES, server_exclusions
 from kernels.server.processes.handoff_server import NAME, HandoffServer, ServerDeclined
 from kernels.server.processes.web_servers import processes_here
 from kernels.server.spec import Spec
@@ -32,13 +32,13 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import LoadGrid
-from workers.loadtest.measuring import LoadTest, sent_under
+from workers.loadtest.measuring import LoadTest, load_running
 from workers.loadtest.planned import requests
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
 from workers.loadtest.servers.curve import CurveSearch, Loading
 from workers.loadtest.servers.judging import ASKED_OF
-from workers.measuring.served_model import device_of, load_today, planned
+from workers.measuring.served_model import device_of, load_today, planned_runner
 from workers.wording.load_search import batches_words, curve_of, server_words
 
 START_SECONDS = 60.0
@@ -85,7 +85,7 @@ class Sides:
 
     def spec(self, plan: str | None = None, dtype: str | None = None, size: int = 1) -> Spec:
         """What this workbench's server is asked for, over `size` GPUs; with the file of a plan."""
-        excluded = tuple(of_server(self.document.workload.constraints.exclude))
+        excluded = tuple(server_exclusions(self.document.workload.constraints.exclude))
         folder, seed = str(self.context.model_dir), self.document.model.seed
         return Spec(
             folder, plan, self.device, dtype, seed,
@@ -107,10 +107,10 @@ class Sides:
         sampling = self.document.workload.traffic.sampling
         ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
         target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
-        return self._measured(name, until, self._test(target, gpus), lambda test: sent_under(test)[1], gpus)
+        return self._measured(name, until, self._test(target, gpus), lambda test: load_running(test)[1], gpus)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str], gpus: int) -> LoadedServer:
-        if excluded := of_server(self.document.workload.constraints.exclude):
+        if excluded := server_exclusions(self.document.workload.constraints.exclude):
             caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
         return LoadedServer(
@@ -130,7 +130,7 @@ class Sides:
         if self.device == "cpu":
             torch.set_num_threads(self._threads)
         runner = (
-            planned(self.document, self.context, plan)
+            planned_runner(self.document, self.context, plan)
             if plan
             else runners.runner(runner_name, load_today(self.document, self.context))
         )

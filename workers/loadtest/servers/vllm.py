@@ -11,13 +11,13 @@ from pathlib import Path
 
 from kernels import runners
 from kernels.load.connection import Address
-from kernels.load.server_process import NotStarted, reserved_port, running
+from kernels.load.server_process import NotStarted, reserve_port, run_server
 from kernels.load.vllm_server import (
     MEMORY_SHARE,
     ServerCommand,
     ServerSettings,
+    plan_kernels_in_log,
     plan_refusal,
-    replaced_by_plan,
     vllm,
     with_plan,
 )
@@ -74,7 +74,7 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
     url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / f"vllm-{name}.log"
     seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:
-        with running(server.command, f"{url}/health", log, seconds, server.environment):
+        with run_server(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
             context.starts_and_loads += started
             kernels = _replaced(log) if plan else []
@@ -99,7 +99,7 @@ def _plan_file(sides: Sides, plan: Plan, directory: Path) -> Path:
 def _replaced(log: Path) -> list[str]:
     """The plan's kernels in vLLM, by its log. Raises StageError where it runs without them."""
     text = log.read_text(errors="replace")
-    if kernels := replaced_by_plan(text):
+    if kernels := plan_kernels_in_log(text):
         return kernels
     raise StageError(f"vLLM runs without the plan: {plan_refusal(text)[:MAX_ERROR_LENGTH]}.")
 
@@ -112,7 +112,7 @@ def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
         directory=_directory(sides, dtype, caveats),
         name=NAME,
         dtype=dtype,
-        port=reserved_port(),
+        port=reserve_port(),
         max_model_len=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
         max_num_seqs=sides.most,
         memory=min(MEMORY_SHARE, memory_share() or MEMORY_SHARE),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import word_shapes
 from kernels.megakernel.program.shape import positions_of
-from kernels.ops.sampling import Samplings, of_batch
+from kernels.ops.sampling import Samplings, expand_samplings
 from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 from tests.kernels.megakernel.interpreter.words import Floats
 
@@ -45,7 +45,7 @@ class SimulatedGpu:
         self.count, self.split_keys, self.forced = count, split_keys, forced
         shape, layout = program.shape, program.layout
         self.positions = positions_of(context.position, layout.batch)
-        self.sampling = of_batch(sampling, layout.batch)
+        self.sampling = expand_samplings(sampling, layout.batch)
         self.words = {name: np.zeros(size, dtype=np.uint64) for name, size in word_shapes(shape, layout).items()}
         self.tokens = np.full((count, layout.batch), -1, dtype=np.int64)
         self.logits = np.full((count, layout.batch, shape.vocab), np.nan, dtype=np.float32)

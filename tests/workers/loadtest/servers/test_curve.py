@@ -43,7 +43,7 @@ def put_on(tmp_path, monkeypatch):
             asked.append((test.traffic.concurrency, test.limits.seconds))
             return LoadTrace(0)
 
-        monkeypatch.setattr(curve, "judged", judged)
+        monkeypatch.setattr(curve, "judge_load", judged)
         target = LoadTarget(Address.parse("http://127.0.0.1:1"), "none")
         test = LoadTest(target, Traffic(), [], LoadDuration(1.0), tmp_path)
         found = curve.CurveSearch(context, "cpu", LoadGrid(Traffic(), most), until=0).measure("after", test, loading)
