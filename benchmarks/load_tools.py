@@ -33,9 +33,9 @@ class Client(FastHttpUser):
 """
 
 
-def called(command: list[str], **more: str) -> str:
-    """What a tool prints, with `more` variables. Raises RuntimeError with the end of its errors when it fails."""
-    environment = os.environ | {"PYTHONPATH": ""} | more
+def called(command: list[str], **kwargs: str) -> str:
+    """What a tool prints, with `kwargs` variables. Raises RuntimeError with the end of its errors when it fails."""
+    environment = os.environ | {"PYTHONPATH": ""} | kwargs
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
     if done.returncode:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")

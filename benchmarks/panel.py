@@ -108,7 +108,7 @@ def seconds(begun: str | None, ended: str | None) -> float | None:
 def starts_and_loads(results: Results) -> float | None:
     """The seconds of all stages; None where none says any."""
     environments = (getattr(stage, "environment", None) for _, stage in results)
-    durations = [each.seconds_of_starts_and_loads for each in environments if each]
+    durations = [environment.seconds_of_starts_and_loads for environment in environments if environment]
     return round(sum(filter(None, durations)), 1) if any(value is not None for value in durations) else None
 
 
@@ -220,8 +220,8 @@ def measured(panel: Panel, models: Models, api: ApiClient, again: bool) -> int:
     """Measures one model after the other, as long as there are any; how many runs ended with a verdict."""
     complete = 0
     while time.monotonic() < panel.end and models.waiting:
-        if found := models.next():
-            complete += sum(panel.add(api, *found) for _ in range(1 + again))
+        if result := models.next():
+            complete += sum(panel.add(api, *result) for _ in range(1 + again))
         else:
             time.sleep(POLL_SECONDS)
     return complete

@@ -59,7 +59,7 @@ def awq(weight: Tensor) -> dict[str, Tensor]:
     matrix = int4_zero(weight)
     assert matrix.block_scales is not None
     assert matrix.zeros is not None
-    scales, zeros = (each[:, :: WIDE // GROUP].T.contiguous() for each in (matrix.block_scales, matrix.zeros))
+    scales, zeros = (value[:, :: WIDE // GROUP].T.contiguous() for value in (matrix.block_scales, matrix.zeros))
     return {"qweight": words(matrix.codes.T), "qzeros": words(zeros), "scales": scales}
 
 

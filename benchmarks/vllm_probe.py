@@ -41,9 +41,9 @@ def register() -> None:
         inner = getattr(owner, name)
 
         @functools.wraps(inner)
-        def wrapper(*given: Any, **named: Any) -> Any:
+        def wrapper(*args: Any, **named: Any) -> Any:
             began = time.perf_counter()
-            result = inner(*given, **named)
+            result = inner(*args, **named)
             took = time.perf_counter() - began
             if name == "schedule":
                 counts = result.num_scheduled_tokens
@@ -58,10 +58,10 @@ def register() -> None:
         inner = getattr(owner, name)
 
         @functools.wraps(inner)
-        def wrapper(*given: Any, **named: Any) -> Any:
+        def wrapper(*args: Any, **named: Any) -> Any:
             began = time.perf_counter()
             parts[state["key"]]["period"].append(began - state["began"])
-            result = inner(*given, **named)
+            result = inner(*args, **named)
             parts[state["key"]]["loop"].append(time.perf_counter() - began)
             state["began"] = began
             state["steps"] += 1

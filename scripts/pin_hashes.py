@@ -34,8 +34,8 @@ def pins(flavour: str) -> list[str]:
     """What the image of the flavour installs with hashes."""
     tools = [re.compile(line) for line in (FOLDER / "test-tools.txt").read_text().splitlines() if line[0] != "#"]
     lines = [line for line in (FOLDER / f"{flavour}.txt").read_text().splitlines() if "==" in line and line[0] != "#"]
-    found = [line for line in lines if not any(tool.search(line) for tool in tools)]
-    return [line for line in found if flavour != "cpu" or not line.startswith("torch==")]
+    result = [line for line in lines if not any(tool.search(line) for tool in tools)]
+    return [line for line in result if flavour != "cpu" or not line.startswith("torch==")]
 
 
 def image_tags() -> set[Tag]:
@@ -73,7 +73,7 @@ def hashed(lines: list[str], packages: list[dict[str, Any]], fitting: set[Tag]) 
         ]
         if not hashes:
             raise NotPinned(f"{line} has no wheel for the image's Python")
-        yield " ".join([line, *(f"--hash=sha256:{each}" for each in sorted(hashes))])
+        yield " ".join([line, *(f"--hash=sha256:{item}" for item in sorted(hashes))])
 
 
 def main() -> int:

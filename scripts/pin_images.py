@@ -44,14 +44,14 @@ def digest(image: str) -> str:
     scheme = "http" if registry.startswith(("localhost", "127.0.0.1")) else "https"
     url = f"{scheme}://{registry}/v2/{repository}/manifests/{tag}"
     try:
-        found = _head(url)
+        result = _head(url)
     except urllib.error.HTTPError as refused:
-        found = _with_token(image, url, refused)
+        result = _with_token(image, url, refused)
     except OSError as error:
         raise NotPinned(f"{image}: {registry} cannot be reached: {error}") from None
-    if not DIGEST.fullmatch(found):
+    if not DIGEST.fullmatch(result):
         raise NotPinned(f"{image}: {registry} answered without a digest")
-    return found
+    return result
 
 
 def _head(url: str, token: str = "") -> str:
@@ -81,10 +81,10 @@ def pin(text: str) -> str:
 
 
 def _pinned_line(line: str) -> str:
-    found = LINE.match(line)
-    if found is None or found["image"].startswith(OURS):
+    result = LINE.match(line)
+    if result is None or result["image"].startswith(OURS):
         return line
-    return f"{found['key']} {found['image']}@{digest(found['image'])}{found['rest'] or ''}"
+    return f"{result['key']} {result['image']}@{digest(result['image'])}{result['rest'] or ''}"
 
 
 def main(folder: Path) -> int:

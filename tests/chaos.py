@@ -150,13 +150,13 @@ def _play(arguments: argparse.Namespace) -> dict[str, Any]:
         submitter.start()
         injected = _until_all_are_over(stack, submitter, faults, database)
         runs = database.runs()
-        found = {run.id: database.events(run) for run in runs}
+        result = {run.id: database.events(run) for run in runs}
     there = {str(run.id) for run in runs}
     done = [("stage_done", stage) for stage in stages_of(load=False)]
     lost = [run for run in runs if run.state != "done"]
-    doubled = [run for run in runs if _counts_twice(found[run.id])]
-    incomplete = [run for run in runs if [each[:2] for each in found[run.id] if each[0] == "stage_done"] != done]
-    ended = Counter(kind for events in found.values() for kind, _, _ in events if kind in ("retried", "handed_back"))
+    doubled = [run for run in runs if _counts_twice(result[run.id])]
+    incomplete = [run for run in runs if [item[:2] for item in result[run.id] if item[0] == "stage_done"] != done]
+    ended = Counter(kind for events in result.values() for kind, _, _ in events if kind in ("retried", "handed_back"))
     return {
         **provenance(
             f"python -m tests.chaos --runs {arguments.runs} --seed {arguments.seed} --database {arguments.database}"

@@ -68,14 +68,14 @@ class Faults:
 
     def _below(self, name: str, word: str) -> list[psutil.Process]:
         """The processes under one of the stack's, whose command line has the word."""
-        found = []
+        result = []
         try:
-            for each in psutil.Process(self.stack.processes[name].pid).children(recursive=True):
-                if any(word in part for part in each.cmdline()):
-                    found.append(each)
+            for child in psutil.Process(self.stack.processes[name].pid).children(recursive=True):
+                if any(word in part for part in child.cmdline()):
+                    result.append(child)
         except psutil.NoSuchProcess:
             pass
-        return found
+        return result
 
     def _kill_one(self, found: list[psutil.Process]) -> bool:
         if not found:
@@ -93,7 +93,7 @@ class Faults:
         return self._kill_below(self.generator.choice(WORKERS), "celery")
 
     def _kill_stage(self) -> bool:
-        return self._kill_one([each for name in WORKERS for each in self._below(name, "tiny_stages")])
+        return self._kill_one([item for name in WORKERS for item in self._below(name, "tiny_stages")])
 
     def _stop_worker(self) -> bool:
         name = self.generator.choice(WORKERS)
@@ -112,13 +112,13 @@ class Faults:
         """For up to a lease and a half: then its attempt is given to another, and it must notice."""
         worker = psutil.Process(self.stack.processes[self.generator.choice(WORKERS)].pid)
         frozen = [worker, *worker.children(recursive=True)]
-        for each in frozen:
+        for item in frozen:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.suspend()
+                item.suspend()
         time.sleep(self.generator.uniform(1, 15))
-        for each in frozen:
+        for item in frozen:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.resume()
+                item.resume()
         return True
 
     def _lock_database(self) -> bool:

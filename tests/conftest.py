@@ -94,7 +94,7 @@ class _TogetherInAFolder(LoadFileScheduling):
     FOLDERS = ("tests/browser/", "tests/workers/pipeline/")
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((each for each in self.FOLDERS if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
+        return next((item for item in self.FOLDERS if nodeid.startswith(item)), None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

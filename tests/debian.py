@@ -15,8 +15,8 @@ from kernels.load.server_process import reserve_port
 
 def postgres_bin() -> Path | None:
     """Where Debian keeps PostgreSQL's programs, newest version first."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
-    return found[-1] if found else None
+    result = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    return result[-1] if result else None
 
 
 def nginx_bin() -> str | None:

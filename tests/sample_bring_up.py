@@ -22,21 +22,21 @@ def measured() -> BringUp:
 
 def made_up() -> BringUp:
     """The same with another device: a variant that fails, and one of ours ahead of its peer and behind it in turns."""
-    found, name = measured(), "NVIDIA X900"
-    races = [_raced(at, race) for at, race in enumerate(found.races)]
-    gaps = [gap.model_copy(update={"kind": "behind", "variant": "mine"}) for gap in found.models[0].gaps]
-    failing = found.proofs[0].model_copy(update={"failed": 1, "failures": {found.races[0].case: "Off by 0.3."}})
-    return found.model_copy(
+    result, name = measured(), "NVIDIA X900"
+    races = [_raced(at, race) for at, race in enumerate(result.races)]
+    gaps = [gap.model_copy(update={"kind": "behind", "variant": "mine"}) for gap in result.models[0].gaps]
+    failing = result.proofs[0].model_copy(update={"failed": 1, "failures": {result.races[0].case: "Off by 0.3."}})
+    return result.model_copy(
         update={
-            "environment": found.environment.model_copy(update={"device": name, "gpu_class": "x900"}),
+            "environment": result.environment.model_copy(update={"device": name, "gpu_class": "x900"}),
             "entry": replace(GPUS["h200"], gpu_class="x900", name=name, source="measured"),
-            "ceilings": found.ceilings.model_copy(update={"burst": found.ceilings}),
+            "ceilings": result.ceilings.model_copy(update={"burst": result.ceilings}),
             "limits": MachineLimits(
                 block_barrier_us=0.02, grid_barrier_us=1.4, shared_tbps=28.0,
                 absent=dict.fromkeys(("exchange_tbps", "exchange_us"), ONE_GPU),
             ),
-            "stranger": True, "proofs": [failing, *found.proofs[1:]], "races": races,
-            "models": [found.models[0].model_copy(update={"gaps": gaps})],
+            "stranger": True, "proofs": [failing, *result.proofs[1:]], "races": races,
+            "models": [result.models[0].model_copy(update={"gaps": gaps})],
             "stopped": {"race of op=rope": "Its process ended with code 7."},
             "left_out": ["race of op=lm_head"],
         }

@@ -28,13 +28,13 @@ def _spread(value: float) -> Interval:
 
 
 def _metric(metric: str, value: float, n: int | None = None) -> LoadMetric:
-    found = {f"p{p}": _spread(value * more) for p, more in ((50, 1.0), (90, 1.1), (95, 1.2), (99, 1.4))}
-    return LoadMetric(metric=metric, n=n, unit="ms", samples=42, percentiles=found)
+    result = {f"p{p}": _spread(value * more) for p, more in ((50, 1.0), (90, 1.1), (95, 1.2), (99, 1.4))}
+    return LoadMetric(metric=metric, n=n, unit="ms", samples=42, percentiles=result)
 
 
 def measured(results: Results) -> EndpointResult:
     """An endpoint of 190 ms in the median, and one request in 42 that failed."""
-    objectives = [each.objective for each in results.verify.outcomes]
+    objectives = [outcome.objective for outcome in results.verify.outcomes]
     where = {"url": "https://models.example.com:443/v1", "model": "their-model", "in_flight": 1, "telemetry": None}
     failed = LoadFailure(kind="HTTP 429", count=1, sentence="The server answered 429 (Too Many Requests).")
     counts = {"seconds": 18, "requests": 42, "completed": 41, "failures": [failed], "requests_per_second": 2.3}
@@ -44,8 +44,8 @@ def measured(results: Results) -> EndpointResult:
         LoadOutcome(objective=each, value=value, verdict="missed", requests=42, over=40, needed=8)
         for each, value in zip(objectives, (190, 3.12), strict=True)
     ]
-    found = where | counts | rates | {"metrics": metrics, "outcomes": outcomes}
-    measured_load = load(1, 24, 2.6, "missed").model_copy(update=found)
+    result = where | counts | rates | {"metrics": metrics, "outcomes": outcomes}
+    measured_load = load(1, 24, 2.6, "missed").model_copy(update=result)
     rounds = [
         EndpointRound(when=when, at=measured_load.at, seconds=9, requests=21, failed=failed, median=_spread(median))
         for when, failed, median in (("before verify", 0, 188), ("after verify", 1, 192))

@@ -20,8 +20,8 @@ def loaded(users: int, rate: float, met: bool) -> LoadResult:
     """One load of 10 s in which prompts of 128 and answers of 64 tokens came at `rate` output tokens per second."""
 
     def metric(name: str, ms: float) -> LoadMetric:
-        found = {"p50": Interval(value=ms, low=0.95 * ms, high=1.05 * ms)}
-        return LoadMetric(metric=name, unit="ms", samples=100, percentiles=found)
+        result = {"p50": Interval(value=ms, low=0.95 * ms, high=1.05 * ms)}
+        return LoadMetric(metric=name, unit="ms", samples=100, percentiles=result)
 
     made = sample_loads.load(users, 20, 1, "met" if met else "missed")
     tokens = made.tokens.model_copy(update={"prompt": int(rate * 20), "output": int(rate * 10)})

@@ -41,8 +41,8 @@ def workload() -> Workload:
 
 def _spread(value: float) -> dict[str, Interval]:
     factors = {"p50": 1.0, "p90": 1.1, "p95": 1.15, "p99": 1.3}
-    found = {name: value * factor for name, factor in factors.items()}
-    return {name: Interval(value=each, low=each * 0.98, high=each * 1.03) for name, each in found.items()}
+    result = {name: value * factor for name, factor in factors.items()}
+    return {name: Interval(value=each, low=each * 0.98, high=each * 1.03) for name, each in result.items()}
 
 
 def load(users: int, ttft_ms: float, tpot_ms: float, verdict: Verdict | None) -> LoadResult:
@@ -71,10 +71,10 @@ def load(users: int, ttft_ms: float, tpot_ms: float, verdict: Verdict | None) ->
         lag=GeneratorLag(send_p50=0.1, send_p99=0.6, send_max=1.2, loop_p99=0.8, limit=5, void=verdict is None),
         outcomes=[
             LoadOutcome(
-                objective=each, value=whole, verdict=verdict or "too_close", requests=requests,
+                objective=item, value=whole, verdict=verdict or "too_close", requests=requests,
                 over=0 if verdict == "met" else requests // 2, needed=15,
             )
-            for each in promised[:1]
+            for item in promised[:1]
         ],
         verdict=verdict, telemetry=Telemetry(power_w_median=380.0 + users),
         notes=[] if verdict else ["The generator itself was 7.1 ms late at p99, more than 5: it is void."],
@@ -84,7 +84,7 @@ def load(users: int, ttft_ms: float, tpot_ms: float, verdict: Verdict | None) ->
 def _limit(loads: list[LoadResult], users: int) -> LimitResult:
     return LimitResult(
         users=users, most=SEARCH.most, confidence=0.99, confidence_each=SEARCH.confidence, loads=loads,
-        saturation=saturation([(each.users, each.tokens_per_second) for each in loads if each.verdict]),
+        saturation=saturation([(item.users, item.tokens_per_second) for item in loads if item.verdict]),
     )  # fmt: skip
 
 
@@ -113,8 +113,8 @@ def under_load() -> UnderLoadResult:
             20,
         ),
     )  # fmt: skip
-    said = "64 of its answers were held against the model's logits: over 4,096 ids the largest logit gap is 0.03."
-    judged = ServedIds(tokens=4096, mean_gap=0.001, largest_gap=0.03, acceptable=True, sentence=said)
+    text = "64 of its answers were held against the model's logits: over 4,096 ids the largest logit gap is 0.03."
+    judged = ServedIds(tokens=4096, mean_gap=0.001, largest_gap=0.03, acceptable=True, sentence=text)
     return UnderLoadResult(
         environment=ENVIRONMENT, traffic=plain().traffic, objectives=plain().objectives[:1], before=before,
         after=after.model_copy(update={"served_ids": judged}), sentence=whole_sentence(before, after),
@@ -141,8 +141,8 @@ def replayed(found: UnderLoadResult) -> UnderLoadResult:
         if curve is None:
             return None
         loads = [
-            each.model_copy(update={"traffic": replayed_traffic(each.users / 10), "in_flight": float(each.users)})
-            for each in curve.limit.loads
+            item.model_copy(update={"traffic": replayed_traffic(item.users / 10), "in_flight": float(item.users)})
+            for item in curve.limit.loads
         ]
         flat = curve.limit.saturation
         changed = {
@@ -160,8 +160,8 @@ def replayed(found: UnderLoadResult) -> UnderLoadResult:
 
 def results() -> Results:
     """The sample results with the load stage's, and the prices at the loads that it found."""
-    found, loaded = without_load(), under_load()
-    assert found.verify
-    assert found.price
-    priced = price(plain(), found.price.book, "h200", found.verify, manifest(), loaded)
-    return found.model_copy(update={"load": loaded, "price": priced})
+    result, loaded = without_load(), under_load()
+    assert result.verify
+    assert result.price
+    priced = price(plain(), result.price.book, "h200", result.verify, manifest(), loaded)
+    return result.model_copy(update={"load": loaded, "price": priced})

@@ -9,21 +9,22 @@ from workers.stages.price import price
 
 def no_change() -> Results:
     """Results whose chosen plan verify did not confirm, so that what runs today stands."""
-    found = results()
+    result = results()
     reason = "The median TTF64 is 1.17x slower than what runs today."
-    today, first = compose().trials[0], found.verify.outcomes[0]
-    slower = found.verify.speedup.model_copy(update={"ratio": Interval(value=0.858, low=0.85, high=0.87)})
+    today, first = compose().trials[0], result.verify.outcomes[0]
+    slower = result.verify.speedup.model_copy(update={"ratio": Interval(value=0.858, low=0.85, high=0.87)})
     check = PlanCheck(label="compiled, CUDA graphs", confirmed=False, reason=reason, speedup=slower)
-    found.verify = found.verify.model_copy(
+    result.verify = result.verify.model_copy(
         update={
             "plan": today.plan,
-            "after": found.verify.before,
-            "tokens_per_second_after": found.verify.tokens_per_second_before,
+            "after": result.verify.before,
+            "tokens_per_second_after": result.verify.tokens_per_second_before,
             "recommended": False,
             "checks": [check],
             "speedup": None,
             "outcomes": [
-                each.model_copy(update={"after": each.before, "verdict": "missed"}) for each in found.verify.outcomes
+                outcome.model_copy(update={"after": outcome.before, "verdict": "missed"})
+                for outcome in result.verify.outcomes
             ],
             "quality": None,
             "verdict": "missed",
@@ -31,5 +32,5 @@ def no_change() -> Results:
             f"where at most 100 ms is promised. No change is recommended. “{check.label}”: {reason}",
         }
     )
-    found.price = price(workload(), default_price_book(), "h200", found.verify, manifest())
-    return found
+    result.price = price(workload(), default_price_book(), "h200", result.verify, manifest())
+    return result

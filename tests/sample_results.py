@@ -103,10 +103,10 @@ def profile() -> ProfileResult:
     )  # fmt: skip
 
 
-def _candidate(number: int, variant: str, ms: float | None, gate: str, reason: str, **more: Any) -> Candidate:
+def _candidate(number: int, variant: str, ms: float | None, gate: str, reason: str, **kwargs: Any) -> Candidate:
     case = {"op": "linear", "m": 1, "n": 8192 * (1 + number % 2), "k": 2048, "dtype": "bf16", "weights": "bf16"}
     return Candidate(
-        id=f"c{number}", op="linear", case=case, variant=variant, gate=gate, ms=ms, reason=reason, error=1e-3, **more
+        id=f"c{number}", op="linear", case=case, variant=variant, gate=gate, ms=ms, reason=reason, error=1e-3, **kwargs
     )
 
 

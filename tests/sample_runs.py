@@ -27,7 +27,7 @@ def in_processes(made: Run, count: int = 5, by: float = 1.0) -> Run:
     stage = made.stages.get(stage="verify")
     assert stage.result is not None
     stage.result["speedup"]["processes"] = [
-        {"before": 281, "after": 81 * by * (1 + 0.001 * each), "ratio": 3, "pairs": 10} for each in range(count)
+        {"before": 281, "after": 81 * by * (1 + 0.001 * index), "ratio": 3, "pairs": 10} for index in range(count)
     ]
     stage.save()
     return made
@@ -94,11 +94,11 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
     assert known.verify is not None
     html = keep_file(made, "report.html", "text/html", _report())
     plan = keep_file(made, "plan.json", "application/json", b"{}\n")
-    said = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
-    return said | {
+    text = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
+    return text | {
         "html": html,
         "plan": plan,
-        "predicted": [each.model_dump() for each in compare_with_measured(known)],
+        "predicted": [item.model_dump() for item in compare_with_measured(known)],
     }
 
 
@@ -117,6 +117,6 @@ def replaying(run: Run, user: Any) -> None:
     run.workload.document["traffic"] |= sample_loads.replayed_traffic(6.4).model_dump(exclude_unset=True)
     run.workload.save()
     stage = run.stages.get(stage="load")
-    found = sample_loads.replayed(UnderLoadResult.model_validate(stage.result))
-    stage.result = found.model_dump(mode="json")
+    result = sample_loads.replayed(UnderLoadResult.model_validate(stage.result))
+    stage.result = result.model_dump(mode="json")
     stage.save()

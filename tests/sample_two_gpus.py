@@ -53,7 +53,7 @@ def two_gpus() -> Results:
     trials = [eager, trial(1, ONE_MS, "1.89 times slower than megakernel on 2 GPUs."), trial(2, TWO_MS, "The best.")]
     chosen = trials[2].plan
     before, after = (
-        [distribution([ms * (1 + 0.0001 * each) for each in range(60)], "tpot")] for ms in (BEFORE_MS, TWO_MS)
+        [distribution([ms * (1 + 0.0001 * index) for index in range(60)], "tpot")] for ms in (BEFORE_MS, TWO_MS)
     )
     ratio = BEFORE_MS / TWO_MS
     medians = [ProcessMedians(before=BEFORE_MS, after=TWO_MS, ratio=ratio, pairs=20) for _ in range(3)]

@@ -60,16 +60,16 @@ def test_few_files_lie_at_the_top_of_kernels() -> None:
 
 def test_no_file_names_a_place_on_somebodys_machine() -> None:
     places = re.compile(r"/(?:home|Users|work|root|opt)/[a-z]")
-    found = []
+    result = []
     for path in tracked("*.py", "*.md", "*.toml", "*.yml", "*.yaml", "*.txt", "*.html", "*.json", "Makefile", "*.sh"):
-        found += [f"{path.relative_to(ROOT)}: {m.group()}" for m in places.finditer(path.read_text("utf-8"))]
-    assert not found
+        result += [f"{path.relative_to(ROOT)}: {m.group()}" for m in places.finditer(path.read_text("utf-8"))]
+    assert not result
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Also not by an import inside a function; one for types alone may."""
     graph = grimp.build_graph("kernels", "workers", "workbench", exclude_type_checking_imports=True, cache_dir=None)
-    TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in graph.modules}).prepare()
+    TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()
 
 
 TOUR_STEP = re.compile(r"\[`([\w./-]+)`\]\(([\w./-]+)\) \(([^)]+)\)")
@@ -80,13 +80,13 @@ def names_in(path: Path) -> set[str]:
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         return set(re.findall(r"\b(\w+)\(", text))
-    found = set()
+    result = set()
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            result.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
-    return found
+            result |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return result
 
 
 def test_the_map_of_the_server_has_every_room_and_only_modules_that_exist() -> None:

@@ -65,8 +65,8 @@ class TorchStepFlex(Peer):
 
         rotate, attend = compiled(partial(append_step, case)), compiled(flex_attention)
 
-        def step(*given: Any, **named: Any) -> Any:
-            q, at, keys, values = rotate(*given, **named)
+        def step(*args: Any, **named: Any) -> Any:
+            q, at, keys, values = rotate(*args, **named)
 
             def seen(score: Any, batch: Any, head: Any, query: Any, slot: Any) -> Any:
                 inside = slot <= at[batch]

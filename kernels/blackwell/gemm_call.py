@@ -51,8 +51,8 @@ class BlackwellLinear(CudaCall):
         self.case, self.tile = case, tile_of(case, params)
         self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
-    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
-        x, w, bias, residual, _ = LinearArguments(*arguments, **more)
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **kwargs: Any) -> Prepared:
+        x, w, bias, residual, _ = LinearArguments(*arguments, **kwargs)
         case, tile = self.case, self.tile
         of_x, of_w = parts(case, x), parts(case, w)
         if check:

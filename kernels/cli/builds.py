@@ -47,7 +47,7 @@ def model_builds(
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     decoder, stored = Decoder(model), stored_rows(config)
-    launches = ("bf16", *(megakernel_precision(each) if each == stored else each for each in weights))
+    launches = ("bf16", *(megakernel_precision(weight) if weight == stored else weight for weight in weights))
     yield EMPTY_BUILD
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:

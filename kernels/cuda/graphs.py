@@ -31,8 +31,8 @@ def capture_graph(function: Callable[[], None], device: torch.device) -> Callabl
 
 def capture_graph_of_several(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
     """As `capture_graph`, for a function on several GPUs: one graph over all, launched on the first. It must fork from
-    the first GPU's current stream and join it at the end. Where CUDA refuses such a graph, the function runs as it is, and
-    a warning says so.
+    the first GPU's current stream and join it at the end. Where CUDA refuses such a graph, the function runs as it is,
+    and a warning says so.
     """
     others = [device for device in dict.fromkeys(devices) if device != devices[0]]
     if not others:

@@ -46,7 +46,7 @@ def weights_of_gguf(name: str, path: Path, config: dict[str, Any]) -> Iterator[l
             if arch in NORMS_PLUS_ONE and part.name.endswith("norm.weight"):
                 values -= 1
             if paired_heads := next((count for key, count in paired.items() if key in part.name), None):
-                values, *numbers = [_halves(each, paired_heads) for each in (values, *numbers)]
+                values, *numbers = [_halves(value, paired_heads) for value in (values, *numbers)]
             tensors.append(torch.from_numpy(values).bfloat16())
         whole = tensors[0] if mixture is None or ".mlp.experts." not in ours else _experts(tensors, mixture.biased)
         return whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None

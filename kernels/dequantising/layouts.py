@@ -99,7 +99,7 @@ def _gptq(parts: Parts, scheme: Scheme) -> Grouped:
 def _awq(parts: Parts, scheme: Scheme) -> Grouped:
     outputs, places = parts["scales"].shape[1], AWQ_PLACES[scheme.bits]
     words = (parts[part].T.contiguous() for part in ("qweight", "qzeros"))
-    codes, zeros = (_unpacked(each, scheme.bits, 0, places)[:outputs] for each in words)
+    codes, zeros = (_unpacked(word, scheme.bits, 0, places)[:outputs] for word in words)
     groups = _groups(parts, codes.shape[1], zeros.shape[1], scheme)
     return _less_zeros(codes, parts["scales"].float().T, groups, zeros)
 

@@ -89,14 +89,14 @@ def dynamic_most(case: GroupedCase) -> int:
     return MAX_SHARED_BYTES - 4 * 8 * tiles_of(case) * (21 * WARPS + 1) - 256
 
 
-def parameters(case: GroupedCase, most: int | None = None, **given: Any) -> tuple[Any, int]:
+def parameters(case: GroupedCase, most: int | None = None, **kwargs: Any) -> tuple[Any, int]:
     """`Params` as a numpy scalar, what is not given is 0; and the dynamic shared memory."""
     steps = -(-case.k // STEP_K[str(case.weights)])
     x_bytes = -(-steps * STEP_K[str(case.weights)] * 2 // 128) * 128 + 64  # no two rows meet in a bank
     rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, dynamic_most(case) // x_bytes))
     own = {"rows": case.rows, "n": case.n, "k": case.k, "units": padded_rows(case) // TILE_ROWS, "steps": steps}
     own |= {"x_bytes": x_bytes, "most": rows}
-    return struct(PARAMS, **own, **given), rows * x_bytes
+    return struct(PARAMS, **own, **kwargs), rows * x_bytes
 
 
 def grid_of(case: GroupedCase, k_warps: int) -> tuple[int, int]:
@@ -121,15 +121,15 @@ class GroupedFew(CudaCall):
         w: Tensor,
         offs: Tensor,
         most: int | None = None,
-        **more: Tensor,
+        **kwargs: Tensor,
     ) -> Prepared:
         case = self.case
         if check:
-            self._check(x, w, offs, out, **more)
+            self._check(x, w, offs, out, **kwargs)
         allocate = partial(torch.empty, case.rows, case.n, dtype=x.dtype, device=x.device)
         if not case.rows:
             return Prepared(allocate, lambda _: launch_nothing)
-        params, shared = parameters(case, most, stream=w, x=x, offs=offs, **more)
+        params, shared = parameters(case, most, stream=w, x=x, offs=offs, **kwargs)
         grid = grid_of(case, self.k_warps)
         entry = nvrtc.kernel(self.compiled, "grouped_few", dynamic_most(case))
 

@@ -55,8 +55,8 @@ class HopperLinear(CudaCall):
         unit = 16 if self.quantised else 8
         self.padded = -(-case.n // unit) * unit  # rows of y begin at multiples of 16 bytes
 
-    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
-        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **kwargs: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **kwargs)
         case = self.case
         (x, x_scales), (w, w_scales) = (operand if case.scales else (operand, None) for operand in (x, w))
         if check:

@@ -114,19 +114,19 @@ def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build
     return nvrtc.Build.of(SOURCE, macros(config, case.dtype, case.gates, case.normalises, dynamic))
 
 
-def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
+def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **kwargs: Any) -> Any:
     """`Params`, 0 where not given. Raises ValueError where too few clusters run at once to leave room for a ring."""
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
         "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
         "most_units": config.most_units(at_once), "pdl": pdl,
         "l2_prefetch": prefetch_bytes // (config.chunk * config.step_bytes),
-        "static_units": config.static_units(at_once, pdl) if "counters" in given else config.units,
+        "static_units": config.static_units(at_once, pdl) if "counters" in kwargs else config.units,
     }  # fmt: skip
     if not own["stages"]:
         clusters = f"{at_once} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
-    return struct(PARAMS, **own, **given)
+    return struct(PARAMS, **own, **kwargs)
 
 
 class SchedulerCounters:
@@ -168,8 +168,8 @@ class SkinnyLinear(CudaCall):
         self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
         self.compiled = build_of(config, case, dynamic)
 
-    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
-        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **kwargs: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **kwargs)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)

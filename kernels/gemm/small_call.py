@@ -48,8 +48,8 @@ class SmallLinear(CudaCall):
         self.case, self.config, self.pdl = case, config, pdl
         self.compiled = build_of(config)
 
-    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **more: Any) -> Prepared:
-        x, w, bias, residual, eps = LinearArguments(*arguments, **more)
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **kwargs: Any) -> Prepared:
+        x, w, bias, residual, eps = LinearArguments(*arguments, **kwargs)
         case, config = self.case, self.config
         if check:
             self._check(x, w, bias, residual, out)

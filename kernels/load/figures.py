@@ -82,7 +82,7 @@ class LoadFigures:
     @property
     def ended_per_second(self) -> float:
         """Requests that ended in the steady part, those of the warm-up included, by its seconds."""
-        ends = ((sent, each.end_ns) for sent in self.rounds for each in sent.exchanges if each.ended)
+        ends = ((sent, exchange.end_ns) for sent in self.rounds for exchange in sent.exchanges if exchange.ended)
         return self._rate(sum(sent.is_steady(end_ns) for sent, end_ns in ends))
 
     def kept_per_second(self, keeps: Callable[[ServedBatch], bool]) -> float:

@@ -77,6 +77,6 @@ def is_other(process: int) -> bool:
     me = psutil.Process()
     try:
         other = psutil.Process(process)
-        return not {me.pid, _root} & {each.pid for each in (other, *other.parents())} and other not in me.parents()
+        return not {me.pid, _root} & {value.pid for value in (other, *other.parents())} and other not in me.parents()
     except psutil.Error:
         return False

@@ -73,11 +73,11 @@ def _place_tokens(logits, topk_weights, token, offs, inverse, tokens, experts, C
     k = tl.arange(0, C.TOP_K_BLOCK)[None, :]
     numbers = tl.zeros_like(row + k)
     top = numbers.to(tl.float32)
-    for each in tl.static_range(TOP_K):
+    for item in tl.static_range(TOP_K):
         best = tl.max(chance, axis=1)[:, None]
         number = tl.minimum(tl.argmax(chance, axis=1), experts - 1)[:, None]
-        top = tl.where(k == each, best, top)
-        numbers = tl.where(k == each, number, numbers)
+        top = tl.where(k == item, best, top)
+        numbers = tl.where(k == item, number, numbers)
         chance = tl.where(expert == number, -1.0, chance)
     if C.NORMALISED:
         top = top / tl.sum(top, axis=1)[:, None]

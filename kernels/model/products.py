@@ -181,7 +181,7 @@ def _packed(rows: Rows, case: GroupedCase, w: Tensor, bias: Tensor | None) -> Ca
     bound = rows.variants.bound(case)
     packed = rows.variants.pack(bound, w)
     more = {"most": rows.m} | ({} if bias is None else {"bias": bias})
-    return lambda x, offs, **given: bound.function(x, packed, offs, **more, **given)
+    return lambda x, offs, **kwargs: bound.function(x, packed, offs, **more, **kwargs)
 
 
 def _routing(router: Tensor) -> Routing:

@@ -217,7 +217,7 @@ def _empty(config: Mapping[str, Any], tensor_parallel_size: int, dtype: str, dev
                 old = [getattr(module, name) for module in modules]
                 if old[0] is None:
                     continue
-                rows = [len(each) for each in old]
+                rows = [len(item) for item in old]
                 joined = make((sum(rows), *old[0].shape[1:])).split(rows)
                 for module, own in zip(modules, joined, strict=True):
                     setattr(module, name, torch.nn.Parameter(own, requires_grad=False))

@@ -38,11 +38,11 @@ class RankModules(nn.Module):
         self.sum = PartialSum()
         self._ranks, self._copies = list(ranks), copies
 
-    def forward(self, *hidden: Tensor, **more: Any) -> Any:
+    def forward(self, *hidden: Tensor, **kwargs: Any) -> Any:
         outputs = []
         for rank, module in enumerate(self._ranks):
             device = next(module.parameters()).device
-            own = {name: self._own(name, value, rank, device) for name, value in more.items()}
+            own = {name: self._own(name, value, rank, device) for name, value in kwargs.items()}
             outputs.append(module(*(_moved(item, device) for item in hidden), **own))
         if isinstance(outputs[0], tuple):  # attention gives its weights too, which nobody reads
             return self.sum(*(output[0] for output in outputs)), None

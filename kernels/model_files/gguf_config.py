@@ -153,7 +153,7 @@ def named(header: GgufHeader, config: dict[str, Any], file: str) -> dict[str, Gg
     weights: dict[str, GgufWeight] = {}
     for name, shape in [*((family.prefix + name, shape) for name, shape in family.shapes(config)), (family.head, ())]:
         stored = [f"{names.get_name(stem)}.{kind}" for stem, kind in _stored_as(name)]
-        parts = tuple(left.pop(each) for each in stored if each in left)
+        parts = tuple(left.pop(item) for item in stored if item in left)
         if family.mixture is not None and ".mlp." in name:
             _check_experts(parts, stored, stored_shape(name, shape, family.mixture), file)
             weights[name] = GgufWeight(replace(parts[0], shape=shape), parts)

@@ -96,7 +96,7 @@ class RopeCase(BaseCase):
         import torch
 
         q, *rows = self.reference(arguments)
-        return (q, *(each.to(torch.float8_e4m3fn).float() if self.kv_dtype else each for each in rows))
+        return (q, *(row.to(torch.float8_e4m3fn).float() if self.kv_dtype else row for row in rows))
 
     def written_slots(self, arguments: Arguments) -> "tuple[torch.Tensor, torch.Tensor] | None":
         if not self.append:

@@ -124,7 +124,7 @@ def append_step(
 
 
 def step_attention(
-    case: StepAttentionCase, qkv: "Tensor", *given: "Tensor", sinks: "Tensor | None" = None, **named: "Tensor"
+    case: StepAttentionCase, qkv: "Tensor", *args: "Tensor", sinks: "Tensor | None" = None, **named: "Tensor"
 ) -> "Tensor":
     """o [batch, heads · head_dim]; writes the rotated k, and v, into slot position[b] of the caches.
 
@@ -134,7 +134,7 @@ def step_attention(
     import torch
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, at, keys, values = append_step(case, qkv, *given, **named)
+    q, at, keys, values = append_step(case, qkv, *args, **named)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
     scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5

@@ -71,7 +71,7 @@ def copy_written_slots(case: BaseCase, arguments: Arguments) -> Outputs:
     if at is None:
         return ()
     rows = (arguments[name][at] for name in CACHES)
-    return tuple(each.float() if each.dtype.itemsize == 1 else each for each in rows)
+    return tuple(row.float() if row.dtype.itemsize == 1 else row for row in rows)
 
 
 def rest_is_unchanged(case: BaseCase, name: str, before: torch.Tensor, arguments: Arguments) -> bool:

@@ -300,7 +300,7 @@ def _reached(groups: Tensor, wide: int) -> tuple[Tensor, Tensor]:
     most = torch.nn.functional.pad(groups.amax(-1), (0, -groups.shape[1] % wide), value=-torch.inf)
     least = torch.nn.functional.pad(groups.amin(-1), (0, -groups.shape[1] % wide), value=torch.inf)
     both = least.unflatten(1, (-1, wide)).amin(-1), most.unflatten(1, (-1, wide)).amax(-1)
-    least, most = (each.repeat_interleave(wide, dim=1)[:, : groups.shape[1]] for each in both)
+    least, most = (item.repeat_interleave(wide, dim=1)[:, : groups.shape[1]] for item in both)
     return least, most
 
 
@@ -336,7 +336,7 @@ def _with_zeros(
         exact = torch.where(unit != 0, lifted, 0).round().clamp(0, MAX_CODE)
         codes[rows] = exact.flatten(1)[:, :columns].to(torch.uint8)
         scales_and_zeros.append((scales, zeros))
-    scales, zeros = (torch.cat(each) for each in zip(*scales_and_zeros, strict=True))
+    scales, zeros = (torch.cat(item) for item in zip(*scales_and_zeros, strict=True))
     if not bool(torch.isfinite(scales).all() & torch.isfinite(zeros).all()):
         raise ValueError(f"weight: it holds numbers that are too large for {name} with a float16 scale")
     return QuantisedMatrix(codes, torch.ones(len(weight), device=weight.device), scales, zeros)

@@ -113,7 +113,7 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
     handles, by_rows = [], list[torch.nn.Module]()
     for module in model.modules():
         if type(module) is torch.nn.Embedding:
-            handles.append(module.register_forward_hook(lambda *given: given[-1].float()))
+            handles.append(module.register_forward_hook(lambda *args: args[-1].float()))
             continue
         if type(module) is torch.nn.Linear and module.weight.numel() > MAX_ELEMENTS:
             module.forward = partial(_linear_by_rows, module)  # type: ignore[method-assign]

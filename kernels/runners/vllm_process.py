@@ -40,7 +40,7 @@ def join_alone() -> None:
 
     torch.distributed.init_process_group("fake", store=torch.distributed.HashStore(), rank=0, world_size=1)
     real = torch.distributed.new_group
-    torch.distributed.new_group = lambda *given, **named: real(*given, **named | {"backend": "fake"})
+    torch.distributed.new_group = lambda *args, **named: real(*args, **named | {"backend": "fake"})
     executor.get_open_port = lambda: 0
 
 

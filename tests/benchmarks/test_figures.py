@@ -72,8 +72,8 @@ def test_what_kernels_of_others_took_part_in_on_several_gpus_is_marked(name, fol
     lines = [[cell.strip() for cell in line.split("|")[2:5]] for line in TABLES[name]().splitlines()[2:]]
     for (_, source, weights, *_), cells in zip(several_gpus.CASES, lines, strict=True):
         for gpus, cell in zip((None, 2, 4), cells, strict=True):
-            found = filter(None, (several_gpus._row(folder, source, weights, gpus) for folder in folders))
-            row = next(found, None)
+            result = filter(None, (several_gpus._row(folder, source, weights, gpus) for folder in folders))
+            row = next(result, None)
             assert cell.startswith("–") if row is None else ("¹" in cell) == (row["own"] is False), (source, gpus)
     assert any("¹" in cell for cells in lines for cell in cells)
 
@@ -91,7 +91,7 @@ def test_no_table_shows_a_share_that_is_impossible(name):
     header, _, *lines = ([cell.strip() for cell in line.split("|")] for line in TABLES[name]().splitlines())
     shares = [at for at, cell in enumerate(header) if cell.startswith(("share of", "less 3.0"))]
     shown = [line[at] for line in lines for at in shares if re.fullmatch(r"[\d.]+", line[at])]
-    assert all(float(each) <= MAX_FLOOR_SHARE for each in shown)
+    assert all(float(item) <= MAX_FLOOR_SHARE for item in shown)
 
 
 def test_every_table_is_in_a_document_and_written_anew_between_its_markers():
@@ -116,4 +116,4 @@ def test_the_index_names_every_document_and_it_names_its_commit(path):
     if path.suffix == ".json" and path.stem != "chain-study":
         facts = document(path.stem)
         facts = facts.get("environment", facts)
-        assert all("commit" in each for each in ([facts] if "commit" in facts else facts["rows"]))
+        assert all("commit" in item for item in ([facts] if "commit" in facts else facts["rows"]))

@@ -24,7 +24,7 @@ FOLDER = ROOT / "benchmarks" / "h200"
 SCRIPTS = sorted(FOLDER.glob("*.sh"))
 SOURCED = ("common", "use-site", "use-vllm")
 PACKING = ("site", "caches")
-MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
+MEASURING = [item for item in SCRIPTS if item.stem not in (*SOURCED, *PACKING)]
 
 
 def commands(script: Path, folder: Path, **variables: str) -> list[list[str]]:
@@ -37,15 +37,15 @@ def commands(script: Path, folder: Path, **variables: str) -> list[list[str]]:
 
 def module_calls(script: Path, folder: Path) -> list[tuple[str, list[str]]]:
     """(module, arguments) of every `python -m` in what the script would run."""
-    found = []
+    result = []
     for words in commands(script, folder):
         while "-m" in words:
             at = words.index("-m")
             if words[at - 1] != "python" and words[0] != "python":
                 break
-            found.append((words[at + 1], words[at + 2 :]))
+            result.append((words[at + 1], words[at + 2 :]))
             words = words[at + 2 :] if words[at + 1] == "torch.distributed.run" else []
-    return found
+    return result
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: each.stem)
@@ -71,7 +71,7 @@ def test_what_it_calls_exists(script: Path, tmp_path: Path) -> None:
         elif module.startswith("benchmarks."):
             check_options(module, arguments)
         elif module == "pytest":
-            paths = [each for each in arguments if each.startswith("tests/")]
+            paths = [argument for argument in arguments if argument.startswith("tests/")]
             assert paths
             for path in paths:
                 assert (ROOT / path).exists(), path
@@ -89,7 +89,7 @@ def test_what_it_calls_exists(script: Path, tmp_path: Path) -> None:
 
 
 def sources(path: Path) -> str:
-    return "".join(each.read_text() for each in (path.rglob("test_*.py") if path.is_dir() else [path]))
+    return "".join(item.read_text() for item in (path.rglob("test_*.py") if path.is_dir() else [path]))
 
 
 def check_kernels(arguments: list[str]) -> None:
@@ -104,8 +104,8 @@ def check_kernels(arguments: list[str]) -> None:
     assert not bench._wrong(options)
     assert set(options.model or []) <= set(catalogue.names())
     for text in options.only or []:
-        found = [each.key for each in bench.select_cases(cases(options.group, False), [text])]
-        assert len(found) == 1, f"{text!r} stands for {found}"
+        result = [case.key for case in bench.select_cases(cases(options.group, False), [text])]
+        assert len(result) == 1, f"{text!r} stands for {result}"
 
 
 def check_options(module: str, arguments: list[str]) -> None:
@@ -115,11 +115,11 @@ def check_options(module: str, arguments: list[str]) -> None:
     """
     source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
     known = {
-        each.args[0].value
-        for each in ast.walk(ast.parse(source))
-        if isinstance(each, ast.Call) and getattr(each.func, "attr", "") == "add_argument"
+        item.args[0].value
+        for item in ast.walk(ast.parse(source))
+        if isinstance(item, ast.Call) and getattr(item.func, "attr", "") == "add_argument"
     }
-    assert {each for each in arguments if each.startswith("--")} <= known, module
+    assert {argument for argument in arguments if argument.startswith("--")} <= known, module
     named = {option: value for option, value in itertools.pairwise(arguments) if option.startswith("--")}
     if "--sla" in named:
         assert (ROOT / named["--sla"]).is_file()
@@ -132,11 +132,11 @@ def check_options(module: str, arguments: list[str]) -> None:
 def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
     """In bursts and settled, and each by a case that has a compiled peer."""
     called = [arguments for _, arguments in module_calls(FOLDER / "library.sh", tmp_path)]
-    assert all({"library", "--settled", "--append"} <= set(each) for each in called)
-    texts = [each[at + 1] for each in called for at, word in enumerate(each) if word == "--only"]
-    found = [*bench.select_cases(cases("library", cpu=False), texts)]
-    assert len(found) == len(texts)
-    assert {each.op for each in found if compiled_peers(each)} == set(GROUPS["library"])
+    assert all({"library", "--settled", "--append"} <= set(item) for item in called)
+    texts = [item[at + 1] for item in called for at, word in enumerate(item) if word == "--only"]
+    result = [*bench.select_cases(cases("library", cpu=False), texts)]
+    assert len(result) == len(texts)
+    assert {item.op for item in result if compiled_peers(item)} == set(GROUPS["library"])
 
 
 @pytest.mark.parametrize("gpus", ["2", "4"])
@@ -147,7 +147,7 @@ def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path
     named = {words[at + 1] for words in called for at, each in enumerate(words) if each in options}
     assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]
-    assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
+    assert all(item.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for item in picked)
     text = (FOLDER / "common.sh").read_text()
     assert f"export {' '.join(f'{name}={value}' for name, value in NO_MULTICAST.items())}" in text
 

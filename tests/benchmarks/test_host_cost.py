@@ -20,12 +20,12 @@ for case in map(int, sys.argv[1:]):
 
 
 def test_a_case_that_fails_hangs_or_ends_its_process_is_refused_once_and_the_others_are_timed() -> None:
-    found = list(host_cost.rounds([sys.executable, "-c", CHILD], 5))
-    assert Counter(at for at, _ in found) == {0: 4, 1: 1, 2: 4, 3: 1, 4: 4}
-    refused = {at: told["refused"] for at, told in found if "refused" in told}
+    result = list(host_cost.rounds([sys.executable, "-c", CHILD], 5))
+    assert Counter(at for at, _ in result) == {0: 4, 1: 1, 2: 4, 3: 1, 4: 4}
+    refused = {at: told["refused"] for at, told in result if "refused" in told}
     assert refused == {1: "it cannot be built", 3: "no row within 60 s, or its process has ended"}
-    found = list(host_cost.rounds([sys.executable, "-c", "import time; time.sleep(600)"], 1, seconds=0.2))
-    assert found == [(0, {"refused": "no row within 0.2 s, or its process has ended"})]
+    result = list(host_cost.rounds([sys.executable, "-c", "import time; time.sleep(600)"], 1, seconds=0.2))
+    assert result == [(0, {"refused": "no row within 0.2 s, or its process has ended"})]
 
 
 def test_a_row_has_the_percentiles_of_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

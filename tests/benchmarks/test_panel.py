@@ -40,25 +40,25 @@ def test_a_run_that_takes_too_long_is_cancelled_and_leaves_a_row(live_server: An
 
 
 def test_a_row_says_what_a_run_chose_and_what_it_left_out_for_time() -> None:
-    found = results()
+    result = results()
     check = PlanCheck(label="kernels", confirmed=True)
-    found.verify.checks = [check.model_copy(update={"label": "megakernel", "confirmed": False}), check]
-    left_out = found.compose.trials[0].model_copy(update={"label": "megakernel", "skipped": "time"})
+    result.verify.checks = [check.model_copy(update={"label": "megakernel", "confirmed": False}), check]
+    left_out = result.compose.trials[0].model_copy(update={"label": "megakernel", "skipped": "time"})
     slower = left_out.model_copy(update={"label": "other", "skipped": "prediction"})
-    found.compose.trials += [left_out, slower]
+    result.compose.trials += [left_out, slower]
     times = {"started_at": "2026-01-01T00:00:10Z", "finished_at": "2026-01-01T00:01:30.5Z"}
     waiting = {"stage": "price", "started_at": None, "finished_at": None}
     run = {"created_at": "2026-01-01T00:00:00Z", "state": "done", "verdict": "met", "error": None}
-    row = outcome(run | {"stages": [{"stage": "verify", **times}, waiting]}, found, 40.0)
+    row = outcome(run | {"stages": [{"stage": "verify", **times}, waiting]}, result, 40.0)
     assert row["chosen"] == "kernels"
-    assert row["figure"] == found.verify.outcomes[0].after
+    assert row["figure"] == result.verify.outcomes[0].after
     assert row["regret"] == pytest.approx(row["figure"] / 40, abs=1e-4)
     assert (row["seconds_to_verdict"], row["stages"]) == (90.5, {"verify": 80.5})
     assert row["not_tried_for_time"] == ["megakernel"]
     assert row["seconds_of_starts_and_loads"] is None
-    found.baseline.environment = found.baseline.environment.model_copy(update={"seconds_of_starts_and_loads": 3.21})
-    found.verify.environment = found.verify.environment.model_copy(update={"seconds_of_starts_and_loads": 4.5})
-    row = outcome(run | {"stages": [{"stage": "verify", **times}, waiting]}, found, 40.0)
+    result.baseline.environment = result.baseline.environment.model_copy(update={"seconds_of_starts_and_loads": 3.21})
+    result.verify.environment = result.verify.environment.model_copy(update={"seconds_of_starts_and_loads": 4.5})
+    row = outcome(run | {"stages": [{"stage": "verify", **times}, waiting]}, result, 40.0)
     assert row["seconds_of_starts_and_loads"] == 7.7
 
 
@@ -75,14 +75,14 @@ def test_a_row_of_a_run_without_a_verdict_keeps_its_stages_and_says_why() -> Non
 
 def test_a_promise_has_room_over_what_is_predicted_and_known() -> None:
     for gpu in ("h100", "h200"):
-        found = promise(entry("llama-3.2-1b", None), gpu)
-        assert found.source.startswith("results/")
-        assert max(found.predicted, found.best) * 1.1 < found.objective["limit"] < found.best * 1.5
+        result = promise(entry("llama-3.2-1b", None), gpu)
+        assert result.source.startswith("results/")
+        assert max(result.predicted, result.best) * 1.1 < result.objective["limit"] < result.best * 1.5
 
 
 def test_every_model_of_the_panel_is_there() -> None:
-    found = [entry(name, None) for name in PANEL if name != TRAINED]
-    assert all(manifest_of(each.name, each.config).parameters for each in found)
+    result = [entry(name, None) for name in PANEL if name != TRAINED]
+    assert all(manifest_of(item.name, item.config).parameters for item in result)
     nine = entry("llama-9-layers", None)
     assert divides(manifest_of(nine.name, nine.config), 1)
     with pytest.raises(ValueError, match="--trained"):

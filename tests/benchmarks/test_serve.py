@@ -42,7 +42,7 @@ def test_a_checkpoints_fp8_has_scales_that_are_no_powers_of_two() -> None:
 def test_overlapping_kernels_add_up_to_the_pass() -> None:
     """`b` begins while `a` runs: only what it lasts beyond `a` is its own."""
     one = [Span("a", 10, 20), Span("b", 12, 26), Span("a", 25, 31)]
-    later = [Span(each.name, each.begin + 1000, each.end + 1000) for each in one]
+    later = [Span(item.name, item.begin + 1000, item.end + 1000) for item in one]
     a, b = by_kernel([one, later])
     assert (a["kernel"], a["calls"], a["us"], a["us_a_call"], a["busy_us_a_call"]) == ("a", 2, 15, 7.5, 8)
     assert (b["kernel"], b["calls"], b["us"], b["busy_us_a_call"], b["first"]) == ("b", 1, 6, 14, 1)
@@ -56,9 +56,9 @@ def test_steps_of_a_server_with_and_without_prompts_are_timed(tmp_path: Path) ->
     alone, mixed, prompts = json.loads(path.read_text())["rows"]
     assert (alone["decodes"], alone["tokens_of_prompts"], mixed["tokens_of_prompts"]) == (3, 0, 20)
     assert mixed["rows"] > prompts["rows"] >= 20 > alone["rows"] >= 3
-    for each in (alone, mixed, prompts):
-        assert each["ms"] > 0
-        assert "aten::linear" in {kernel["kernel"] for kernel in each["kernels"]}
+    for value in (alone, mixed, prompts):
+        assert value["ms"] > 0
+        assert "aten::linear" in {kernel["kernel"] for kernel in value["kernels"]}
 
 
 def test_a_long_load_loses_nothing_and_counts_every_token(tmp_path: Path, monkeypatch) -> None:

@@ -18,13 +18,13 @@ class _Undo(Exception):
 
 def _read(runs):
     """Queries and bytes of each address, at first, in an organisation with as many runs; rolled back."""
-    found = {}
+    result = {}
     for cache in caches.all():
         cache.clear()
     try:
         with transaction.atomic():
             facts = web_pages.seed(runs)
-            kept = [str(facts[each].id) for each in ("run", "open", "workload", "report", "model")]
+            kept = [str(facts[value].id) for value in ("run", "open", "workload", "report", "model")]
             for address, call in web_pages.callers(facts):
                 with CaptureQueriesContext(connection) as queries:
                     answer = call()
@@ -32,10 +32,10 @@ def _read(runs):
                 if "?run=" not in address:
                     for identity in kept:
                         address = address.replace(identity, "ID")
-                    found[address] = len(queries), len(answer.content)
+                    result[address] = len(queries), len(answer.content)
             raise _Undo
     except _Undo:
-        return found
+        return result
 
 
 @pytest.mark.django_db

@@ -94,9 +94,9 @@ def open_page(chromium: Browser, site: Site, session: Path) -> Iterator[Callable
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
-    def opened(width: int = 1280, cookie: str = "", **more: object) -> Page:
+    def opened(width: int = 1280, cookie: str = "", **kwargs: object) -> Page:
         size = {"width": width, "height": 844}
-        contexts.append(chromium.new_context(base_url=site.url, storage_state=session, viewport=size, **more))
+        contexts.append(chromium.new_context(base_url=site.url, storage_state=session, viewport=size, **kwargs))
         if cookie:
             contexts[-1].add_cookies([{"name": "sessionid", "value": cookie, "url": site.url}])
         return complaints_of(contexts[-1].new_page(), complaints)

@@ -60,7 +60,7 @@ def with_verdict(organisation: Organisation, user: User, verdict: str, sentence:
     """A finished run whose verdict is another than met."""
     made = sample_runs.run(organisation, user)
     stage = made.stages.get(stage="verify")
-    outcomes = [each | {"verdict": verdict} for each in stage.result["outcomes"]]
+    outcomes = [item | {"verdict": verdict} for item in stage.result["outcomes"]]
     stage.result |= {"verdict": verdict, "sentence": sentence, "outcomes": outcomes}
     stage.save()
     Run.objects.filter(id=made.id).update(verdict=verdict)
@@ -102,9 +102,9 @@ def on_two_gpus(organisation: Organisation, user: User) -> Run:
 
 def with_results(made: Run, results: Results) -> Run:
     """The run with other results of all stages but the report."""
-    found = results.model_dump(mode="json")
+    result = results.model_dump(mode="json")
     for stage in stages_of(load=False)[:-1]:
-        made.stages.filter(stage=stage).update(result=found[stage])
+        made.stages.filter(stage=stage).update(result=result[stage])
     return made
 
 
@@ -169,10 +169,10 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     beside_endpoint(done["too-close"], sample_endpoint.REFUSED)
     Workload.objects.filter(runs=waiting["failed"]).update(name=LONG)
     Workload.objects.filter(runs=done["h200"]).update(newest_run=done["h200"])
-    found = [(f"run-{name}", "admin", f"/runs/{run.id}/") for name, run in (waiting | done).items()]
-    found += [(f"result-{name}", "admin", f"/runs/{run.id}/result/") for name, run in done.items()]
+    result = [(f"run-{name}", "admin", f"/runs/{run.id}/") for name, run in (waiting | done).items()]
+    result += [(f"result-{name}", "admin", f"/runs/{run.id}/result/") for name, run in done.items()]
     met, h200 = done["met"], done["h200"]
-    found += [
+    result += [
         ("workload", "admin", f"/workloads/{met.workload_id}/"),
         ("workload-h200", "admin", f"/workloads/{h200.workload_id}/"),
         ("workload-two-gpus", "admin", f"/workloads/{done['two-gpus'].workload_id}/"),
@@ -188,7 +188,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("fleet", "admin", f"/runs/{met.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
         ("fleet-one-at-a-time", "admin", f"/runs/{h200.id}/fleet/"),
     ]
-    return found + report_pages(met, admin)
+    return result + report_pages(met, admin)
 
 
 def report_pages(run: Run, admin: User) -> list[tuple[str, str, str]]:

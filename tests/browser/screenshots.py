@@ -68,7 +68,7 @@ def tour(chromium: Browser, url: str, made: dict[str, Any], folder: Path) -> Non
     for view, width, scheme in VIEWS:
         pages = {
             person: open_page(chromium, url, made["sessions"].get(person, ""), width, scheme)
-            for person in {each[1] for each in made["pages"]}
+            for person in {item[1] for item in made["pages"]}
         }
         for name, person, address in made["pages"]:
             shoot(pages[person], address, folder / f"{name}-{view}.png", whole=True)

@@ -86,19 +86,19 @@ def violations(page: Page, redrawn_ms: int = 10_000) -> list[str]:
     """
     page.evaluate(ALIKE_PARTS)
     page.evaluate(AXE)
-    found = []
+    result = []
     for width, scheme, rules in VIEWS:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        found += [f"{width} px, {scheme}: {each}" for each in page.evaluate(RUN, rules)]
+        result += [f"{width} px, {scheme}: {item}" for item in page.evaluate(RUN, rules)]
     if beyond := page.evaluate(BEYOND, redrawn_ms):
-        found.append(f"{beyond} px are wider than the screen")
-    return found
+        result.append(f"{beyond} px are wider than the screen")
+    return result
 
 
 def test_no_page_violates_wcag_complains_or_wraps_its_bar(page_of, gallery, complaints):
-    found = {}
-    for name, person, address in [each for each in gallery["pages"] if each[0] not in ALIKE.split()]:
+    result = {}
+    for name, person, address in [item for item in gallery["pages"] if item[0] not in ALIKE.split()]:
         page = page_of(person)
         page.set_viewport_size({"width": VIEWS[0][0], "height": 900})
         complaints.clear()
@@ -110,8 +110,8 @@ def test_no_page_violates_wcag_complains_or_wraps_its_bar(page_of, gallery, comp
         if page.evaluate(BAR) > 100:
             wrong.append("the bar wraps on a phone")
         if wrong:
-            found[name] = wrong
-    assert not found, json.dumps(found, indent=1)
+            result[name] = wrong
+    assert not result, json.dumps(result, indent=1)
 
 
 def test_axe_finds_what_is_planted(page_of):
@@ -153,7 +153,7 @@ def test_a_link_opens_what_it_leads_to_a_term_explains_itself_and_a_head_sorts_i
         head.get_by_role("button", name="Sort by ms").click()
         expect(head).to_have_attribute("aria-sort", order)
         shown = page.evaluate(times)
-        known = [float(each.replace(",", "")) for each in shown if each != "–"]
+        known = [float(item.replace(",", "")) for item in shown if item != "–"]
         assert known == sorted(known, reverse=way < 0)
         assert len(known) > 20
         assert "–" not in shown[: len(known)], "what has no time stays last"

@@ -51,10 +51,10 @@ def _beyond(page: pypdfium2.PdfPage) -> list[str]:
     """Text and drawings of a page that reach into its margins at the sides, and pictures of pixels."""
     text = page.get_textpage()
     spans = [(text.get_rect(index), "text") for index in range(text.count_rects())]
-    for each in page.get_objects(max_depth=1):
-        assert each.type != pypdfium2.raw.FPDF_PAGEOBJ_IMAGE, "a picture of pixels"
-        if not _is_paper(each):
-            spans.append((each.get_bounds(), "a drawing"))
+    for item in page.get_objects(max_depth=1):
+        assert item.type != pypdfium2.raw.FPDF_PAGEOBJ_IMAGE, "a picture of pixels"
+        if not _is_paper(item):
+            spans.append((item.get_bounds(), "a drawing"))
     low, high = MARGIN - ROUGH, page.get_width() - MARGIN + ROUGH
     return [
         f"{what} from {left:.0f} to {right:.0f}" for (left, _, right, _), what in spans if left < low or right > high
@@ -63,8 +63,8 @@ def _beyond(page: pypdfium2.PdfPage) -> list[str]:
 
 def _lowest(page: pypdfium2.PdfPage) -> float:
     """How far down a page is used, in points from its lower edge; its number does not count."""
-    seen = [each for each in page.get_objects(max_depth=1) if not _is_paper(each)]
-    return min(bottom for _, bottom, _, _ in (each.get_bounds() for each in seen) if bottom > FOOT)
+    seen = [item for item in page.get_objects(max_depth=1) if not _is_paper(item)]
+    return min(bottom for _, bottom, _, _ in (item.get_bounds() for item in seen) if bottom > FOOT)
 
 
 def _is_paper(each: pypdfium2.PdfObject) -> bool:
@@ -80,7 +80,7 @@ def _measured() -> SimpleNamespace:
     """The committed run on an H200, as a report reads it."""
     known = example()
     assert known
-    taken = {each.stage: each.duration_s for each in known.stages}
+    taken = {stage.stage: stage.duration_s for stage in known.stages}
     return SimpleNamespace(workload=known.workload, model=known.model, results=known.results, taken=taken)
 
 
@@ -104,7 +104,7 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path, kind, paper):
         assert re.search(rf"\b{number} / {len(texts)}\b", text), "each page has its number"
         alone = number == len(texts) or (kind, number) == ("report", 1)
         assert alone or _lowest(sheet) < sheet.get_height() / 2, "no half page is blank"
-    drawn = sum(each.type == pypdfium2.raw.FPDF_PAGEOBJ_PATH for sheet in document for each in sheet.get_objects())
+    drawn = sum(item.type == pypdfium2.raw.FPDF_PAGEOBJ_PATH for sheet in document for item in sheet.get_objects())
     assert drawn > 300, "the charts' lines and areas are there"
     whole = re.sub(r"\s+", " ", " ".join(texts))
     assert ("Recommendation" if kind == "report" else "Objectives") in texts[0], "what decides is on the first page"
@@ -142,11 +142,11 @@ def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, print
     page = open_page()
     page.goto("/members/")
     page.get_by_role("button", name="Save", exact=True).click()
-    said = page.get_by_role("status").inner_text()
-    assert said == "The rule for publishing reports is saved."
+    message = page.get_by_role("status").inner_text()
+    assert message == "The rule for publishing reports is saved."
     text = " ".join(_texts(printed(page, "A4")))
     assert "Members" in text
-    for words in (said, "Save", "Log out", "Invite"):
+    for words in (message, "Save", "Log out", "Invite"):
         assert words not in text
 
 

@@ -197,7 +197,7 @@ def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page,
     page.get_by_role("button", name="Start the run").last.click()
     expect(page.get_by_text("calls.csv lasts 40 s, which 20 times as fast is 2 s").first).to_be_visible()
     expect(page.get_by_label("Recording", exact=True)).to_have_value(chosen)
-    assert [each["sha256"] for each in listed(page, "recordings")] == [chosen]
+    assert [item["sha256"] for item in listed(page, "recordings")] == [chosen]
     assert listed(page, "uploads") == []
 
 

@@ -65,7 +65,7 @@ def test_a_step_on_vllms_pages_is_the_models(model: Any) -> None:
     steps = DecodeSteps(engine_model(model), PLAN, GPUS["cpu"], [2, MAX_ROWS + 1], Pages(8, 64))
     assert list(steps.steps) == [2]
     pages = [torch.zeros(20, 8, 2, 2 * 16).permute(0, 2, 1, 3) for _ in range(2)]  # as vLLM keeps them
-    caches = [vllm_interface.halves(each) for each in pages]
+    caches = [vllm_interface.halves(item) for item in pages]
     table = torch.arange(3, 19, dtype=torch.int32).view(2, 8)
     ids = torch.randint(97, (2, 10))
     for at in range(10):
@@ -100,7 +100,7 @@ def planned_of(caches: list[torch.Tensor], metadata: Any, monkeypatch: pytest.Mo
     context: Any = ModuleType("vllm.forward_context")
     context.get_forward_context = lambda: SimpleNamespace(attn_metadata={"first": metadata})
     monkeypatch.setitem(sys.modules, "vllm.forward_context", context)
-    attns = [SimpleNamespace(layer_name="first", kv_cache=each) for each in caches]
+    attns = [SimpleNamespace(layer_name="first", kv_cache=cache) for cache in caches]
     layers = [SimpleNamespace(self_attn=SimpleNamespace(attn=attn)) for attn in attns]
     planned: Any = object.__new__(vllm_interface.Planned)
     planned._model, planned._tried, planned.places = [SimpleNamespace(model=SimpleNamespace(layers=layers))], True, 4
@@ -110,10 +110,10 @@ def planned_of(caches: list[torch.Tensor], metadata: Any, monkeypatch: pytest.Mo
 class RecordedStep:
     """A step that answers without a model."""
 
-    def __call__(self, *given: Any) -> torch.Tensor:
+    def __call__(self, *args: Any) -> torch.Tensor:
         return torch.ones(2, 4)
 
-    def several(self, *given: Any) -> torch.Tensor:
+    def several(self, *args: Any) -> torch.Tensor:
         return torch.ones(2, 4, 4)
 
 
@@ -193,7 +193,7 @@ class NoGraphs:
 def test_vllm_goes_on_where_drafts_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     planned, lines = planned_of([torch.zeros(20, 2, 8, 32)], None, monkeypatch), list[str]()
     planned._drafts = NoGraphs()
-    planned._log = SimpleNamespace(warning=lambda text, *given: lines.append(text % given))
+    planned._log = SimpleNamespace(warning=lambda text, *args: lines.append(text % args))
     vllm_interface.PLANNED.add(planned)
     config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=2), num_speculative_tokens=3)
     vllm_interface.UnwrittenDrafts(config, torch.device("cpu")).capture()
@@ -318,7 +318,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the plug-in writes into vLLM's log."""
     lines: list[str] = []
     logger: Any = ModuleType("vllm.logger")
-    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *given: lines.append(text % given))
+    logger.init_logger = lambda _: SimpleNamespace(warning=lambda text, *args: lines.append(text % args))
     monkeypatch.setitem(sys.modules, "vllm.logger", logger)
     return lines
 

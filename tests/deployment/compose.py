@@ -48,9 +48,9 @@ def filled(text: str, given: Mapping[str, str]) -> str:
         own = given.get(name, "")
         if how == ":+":
             return rest if own else ""
-        found = own or (rest if how == ":-" else "")
-        assert found, f"{name}: {rest}"
-        return found
+        result = own or (rest if how == ":-" else "")
+        assert result, f"{name}: {rest}"
+        return result
 
     return re.sub(r"\$\{([A-Z_]+)(?:(:-|:\?|:\+)([^}]*))?\}", value, text)
 

@@ -59,20 +59,20 @@ class Helm:
     def objects(self, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The objects of the release, in the namespace default."""
         rendered = yaml.safe_load_all(self.run("template", RELEASE, str(CHART), values=values))
-        return [each for each in rendered if each]
+        return [item for item in rendered if item]
 
 
 def pod_template(each: Mapping[str, Any]) -> dict[str, Any] | None:
     """The template of the pods that an object makes."""
     spec: dict[str, Any] = each.get("spec", {})
-    found: dict[str, Any] | None = spec.get("jobTargetRef", spec).get("template")
-    return found
+    result: dict[str, Any] | None = spec.get("jobTargetRef", spec).get("template")
+    return result
 
 
 def pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The pod templates by component."""
-    templates = [template for each in objects if (template := pod_template(each))]
-    return {each["metadata"]["labels"]["app.kubernetes.io/component"]: each for each in templates}
+    templates = [template for item in objects if (template := pod_template(item))]
+    return {item["metadata"]["labels"]["app.kubernetes.io/component"]: item for item in templates}
 
 
 def containers(template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -84,14 +84,14 @@ def containers(template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def environment(container: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, str]:
     """The container's variables as the kubelet fills them in: one refers to those that stand before it."""
     filled: dict[str, str] = {}
-    for each in container["env"]:
-        if "value" not in each:
-            key = each["valueFrom"]["secretKeyRef"]
+    for item in container["env"]:
+        if "value" not in item:
+            key = item["valueFrom"]["secretKeyRef"]
             if key["key"] in secrets or not key.get("optional"):
-                filled[each["name"]] = secrets[key["key"]]
+                filled[item["name"]] = secrets[key["key"]]
             continue
-        filled[each["name"]] = each["value"]
+        filled[item["name"]] = item["value"]
         for name, value in filled.items():
-            filled[each["name"]] = filled[each["name"]].replace(f"$({name})", value)
-        assert "$(" not in filled[each["name"]], each
+            filled[item["name"]] = filled[item["name"]].replace(f"$({name})", value)
+        assert "$(" not in filled[item["name"]], item
     return filled

@@ -17,8 +17,8 @@ DASHBOARD = ROOT / "deploy" / "grafana-dashboard.json"
 
 def panels() -> dict[str, list[str]]:
     """The queries of each panel of the dashboard, by its title."""
-    found = json.loads(DASHBOARD.read_text())["panels"]
-    return {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in found}
+    result = json.loads(DASHBOARD.read_text())["panels"]
+    return {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in result}
 
 
 class Prometheus:

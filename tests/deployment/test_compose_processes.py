@@ -86,9 +86,9 @@ def _events(api: httpx.Client, run_id: str) -> list[dict[str, str]]:
 def _log_in(browser: httpx.Client, email: str, password: str, **headers: str) -> httpx.Response:
     page = browser.get("/login/")
     assert page.status_code == 200, page.text
-    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
-    assert found
-    form = {"csrfmiddlewaretoken": found.group(1), "username": email, "password": password}
+    result = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    assert result
+    form = {"csrfmiddlewaretoken": result.group(1), "username": email, "password": password}
     origin = str(browser.base_url).rstrip("/")
     return browser.post("/login/", data=form, headers={"Origin": origin, "Referer": f"{origin}/login/", **headers})
 
@@ -117,9 +117,9 @@ def test_each_address_has_its_own_throttle_and_cannot_claim_another(compose: Com
         with httpx.Client(transport=transport, base_url=compose.env_file["PUBLIC_URL"], timeout=120) as browser:
             return _log_in(browser, "who@voice.test", "a wrong password", **headers).text
 
-    said = [fails("127.0.0.2") for _ in range(4)]
-    assert "minutes" in said[3]
-    assert "minutes" not in said[2]
+    text = [fails("127.0.0.2") for _ in range(4)]
+    assert "minutes" in text[3]
+    assert "minutes" not in text[2]
     assert "minutes" in fails("127.0.0.2", **{"X-Forwarded-For": "203.0.113.9"})
     assert "minutes" not in fails("127.0.0.3")
 
@@ -159,7 +159,7 @@ def test_every_panel_of_the_dashboard_shows_what_prometheus_scraped(compose: Com
         def empty() -> list[str]:
             browser.get("/login/")
             return [
-                f"{title}: {each}" for title, queries in panels().items() for each in queries if not server.ask(each)
+                f"{title}: {query}" for title, queries in panels().items() for query in queries if not server.ask(query)
             ]
 
         wait_for(lambda: not empty(), 300, "a figure in every panel", lambda: f"{empty()}: {server.targets()}")

@@ -88,10 +88,10 @@ def _check(each: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, ELSEWHERE], ids=["least", "everything", "elsewhere"])
 def test_every_object_follows_its_schema_and_is_there_once(helm: Helm, values: dict[str, Any]) -> None:
-    found = helm.objects(values)
-    for each in found:
-        _check(each)
-    names = [(each["kind"], each["metadata"]["name"]) for each in found]
+    result = helm.objects(values)
+    for item in result:
+        _check(item)
+    names = [(item["kind"], item["metadata"]["name"]) for item in result]
     assert len(names) == len(set(names))
     assert "1 chart(s) linted, 0 chart(s) failed" in helm.run("lint", "--strict", str(CHART), values=values)
 
@@ -143,14 +143,14 @@ def test_a_secret_that_is_missing_is_named(helm: Helm) -> None:
 
 
 def test_servers_and_secrets_elsewhere_take_the_place_of_our_own(helm: Helm) -> None:
-    found = helm.objects(ELSEWHERE)
-    assert not {"StatefulSet", "Secret", "PersistentVolumeClaim"} & {each["kind"] for each in found}
-    given = environment(_container(pods(found), "web"), {name: f"a-{name}" for name in SECRETS})
+    result = helm.objects(ELSEWHERE)
+    assert not {"StatefulSet", "Secret", "PersistentVolumeClaim"} & {item["kind"] for item in result}
+    given = environment(_container(pods(result), "web"), {name: f"a-{name}" for name in SECRETS})
     assert given["DATABASE_URL"] == "postgres://workbench:a-POSTGRES_PASSWORD@db.example:5432/workbench"
     assert given["REDIS_URL"] == "redis://ledger:a-REDIS_LEDGER_PASSWORD@redis.example:6379/1"
-    (job,) = [each for each in found if each["kind"] == "ScaledJob"]
+    (job,) = [item for item in result if item["kind"] == "ScaledJob"]
     assert job["spec"]["triggers"][0]["metadata"]["address"] == "redis.example:6379"
-    assert '"name": "ours"' in json.dumps(found)
+    assert '"name": "ours"' in json.dumps(result)
 
 
 def test_redis_has_the_users_of_compose_and_kedas(templates: dict[str, dict[str, Any]]) -> None:
@@ -170,7 +170,7 @@ def test_every_container_is_confined(templates: dict[str, dict[str, Any]]) -> No
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        assert not [each for each in spec["volumes"] if "hostPath" in each]
+        assert not [item for item in spec["volumes"] if "hostPath" in item]
         for container in containers(template):
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False, name
@@ -180,10 +180,10 @@ def test_every_container_is_confined(templates: dict[str, dict[str, Any]]) -> No
 
 
 def test_a_gpu_worker_may_be_root_with_the_capabilities_of_a_user_for_each_organisation(helm: Helm) -> None:
-    said = re.search(r"^#   (\{runAsUser: 0.*\})$", (CHART / "values.yaml").read_text(), re.MULTILINE)
-    assert said
-    found = helm.objects({"gpuWorkersSecurity": yaml.safe_load(said[1])})
-    context = _container(pods(found), "gpu-h200")["securityContext"]
+    text = re.search(r"^#   (\{runAsUser: 0.*\})$", (CHART / "values.yaml").read_text(), re.MULTILINE)
+    assert text
+    result = helm.objects({"gpuWorkersSecurity": yaml.safe_load(text[1])})
+    context = _container(pods(result), "gpu-h200")["securityContext"]
     needed = ["CHOWN", "DAC_READ_SEARCH", "KILL", "SETGID", "SETUID"]  # workers/confinement/privileges.py
     assert context["capabilities"] == {"drop": ["ALL"], "add": needed}
     assert (context["runAsUser"], context["allowPrivilegeEscalation"]) == (0, False)
@@ -202,20 +202,20 @@ def test_health_checks_are_those_of_compose(compose: dict[str, Any], templates: 
             assert f"127.0.0.1:{port}{path}" in " ".join(test)
         else:
             words = ["sh", "-c", test[1].replace("$$", "$")] if test[0] == "CMD-SHELL" else test[1:]
-            same = [" ".join("".join(each).split()) for each in (words, probe["exec"]["command"])]
+            same = [" ".join("".join(value).split()) for value in (words, probe["exec"]["command"])]
             assert same[0] == same[1], name
 
 
 def test_web_processes_share_files_in_memory_and_keep_data_in_one_volume(templates: dict[str, dict[str, Any]]) -> None:
     for name in ("web", "worker-api", "ledger", "intake", "notifier", "beat", "migrate"):
-        volumes = {each["name"]: each for each in templates[name]["spec"]["volumes"]}
-        mounts = {each["mountPath"]: volumes[each["name"]] for each in _container(templates, name)["volumeMounts"]}
+        volumes = {template["name"]: template for template in templates[name]["spec"]["volumes"]}
+        mounts = {item["mountPath"]: volumes[item["name"]] for item in _container(templates, name)["volumeMounts"]}
         assert mounts["/run"]["emptyDir"]["medium"] == "Memory"
         assert mounts["/data"]["persistentVolumeClaim"] == {"claimName": f"{RELEASE}-data"}
 
 
 def test_a_job_is_started_for_each_message_and_never_ended_for_another(objects: list[dict[str, Any]]) -> None:
-    (scaled,) = [each["spec"] for each in objects if each["kind"] == "ScaledJob"]
+    (scaled,) = [item["spec"] for item in objects if item["kind"] == "ScaledJob"]
     (trigger,) = scaled["triggers"]
     assert trigger["type"] == "redis"
     assert (trigger["metadata"]["listName"], trigger["metadata"]["listLength"]) == (gpu_queue("h200"), "1")
@@ -232,7 +232,7 @@ def test_a_job_is_started_for_each_message_and_never_ended_for_another(objects: 
 
 
 def test_the_front_serves_the_configuration_of_compose(objects: list[dict[str, Any]]) -> None:
-    (text,) = [each["data"]["nginx.conf"] for each in objects if each["kind"] == "ConfigMap"]
+    (text,) = [item["data"]["nginx.conf"] for item in objects if item["kind"] == "ConfigMap"]
     ours, composed = text.splitlines(), (ROOT / "deploy" / "nginx.conf").read_text().splitlines()
     changed = [
         (old.strip(), new.strip()) for old, new in zip(composed, ours, strict=True) if old.strip() != new.strip()
@@ -250,8 +250,8 @@ def test_a_plans_server_takes_its_words_and_its_key_and_ends_its_open_requests(
     container = _container(templates, "serve-llama")
     flags = options(*container["args"])
     assert (flags.model, flags.name, str(flags.plan), flags.port) == ("/model", "llama", "/plan/plan.json", 8080)
-    assert {each["name"] for each in container["env"]} == {KEY_VARIABLE}
-    mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    assert {item["name"] for item in container["env"]} == {KEY_VARIABLE}
+    mounts = {item["mountPath"]: item.get("readOnly", False) for item in container["volumeMounts"]}
     assert mounts == {"/model": True, "/plan": True, "/cache": False, "/dev/shm": False, "/tmp": False}
     paths = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")]
     assert paths == ["/health", "/health", "/livez"]
@@ -259,14 +259,14 @@ def test_a_plans_server_takes_its_words_and_its_key_and_ends_its_open_requests(
     plain = {key: value for key, value in SERVER.items() if key != "planConfigMap"}
     rendered = helm.objects({"servers": [plain]})
     assert options(*_container(pods(rendered), "serve-llama")["args"]).plan is None
-    assert not [each for each in rendered if each["kind"] == "ScaledObject"], "there is no Prometheus"
+    assert not [item for item in rendered if item["kind"] == "ScaledObject"], "there is no Prometheus"
     name = ("Deployment", f"{RELEASE}-serve-llama")
-    server = [each for each in rendered if (each["kind"], each["metadata"]["name"]) == name]
-    assert [each["spec"]["replicas"] for each in server] == [1]
+    server = [item for item in rendered if (item["kind"], item["metadata"]["name"]) == name]
+    assert [item["spec"]["replicas"] for item in server] == [1]
 
 
 def test_a_plans_server_is_scaled_by_figures_that_it_exports(objects: list[dict[str, Any]]) -> None:
-    (scaled,) = [each["spec"] for each in objects if each["kind"] == "ScaledObject"]
+    (scaled,) = [item["spec"] for item in objects if item["kind"] == "ScaledObject"]
     assert scaled["scaleTargetRef"] == {"name": f"{RELEASE}-serve-llama"}
     assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 4)
     (trigger,) = scaled["triggers"]

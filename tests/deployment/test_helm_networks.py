@@ -56,7 +56,7 @@ class Policies:
     """What the policies of rendered objects say."""
 
     def __init__(self, objects: list[dict[str, Any]]) -> None:
-        self._specs = [each["spec"] for each in objects if each["kind"] == "NetworkPolicy"]
+        self._specs = [item["spec"] for item in objects if item["kind"] == "NetworkPolicy"]
         self.peers = {name: Peer(each["metadata"]["labels"]) for name, each in pods(objects).items()}
 
     def reaches(self, sender: Peer, receiver: Peer, port: int = ANY_PORT) -> bool:
@@ -69,16 +69,16 @@ class Policies:
         return {name for name, peer in self.peers.items() if self.reaches(sender, peer, port)}
 
     def _lets(self, way: str, pod: Peer, other: Peer, port: int) -> bool:
-        specs = [each for each in self._specs if not pod.address and pod.namespace == "default"]
-        specs = [each for each in specs if way in each["policyTypes"] and _selects(each["podSelector"], pod.labels)]
-        rules = [rule for each in specs for rule in each.get(way.lower(), [])]
+        specs = [spec for spec in self._specs if not pod.address and pod.namespace == "default"]
+        specs = [spec for spec in specs if way in spec["policyTypes"] and _selects(spec["podSelector"], pod.labels)]
+        rules = [rule for spec in specs for rule in spec.get(way.lower(), [])]
         return not specs or any(self._matches(rule, "to" if way == "Egress" else "from", other, port) for rule in rules)
 
     @staticmethod
     def _matches(rule: Mapping[str, Any], side: str, other: Peer, port: int) -> bool:
         """A rule without peers, or with an empty list of them, is for everybody."""
-        ports = [each["port"] for each in rule.get("ports", [])]
-        return (not ports or port in ports) and (not rule.get(side) or any(_is(each, other) for each in rule[side]))
+        ports = [item["port"] for item in rule.get("ports", [])]
+        return (not ports or port in ports) and (not rule.get(side) or any(_is(item, other) for item in rule[side]))
 
 
 @pytest.fixture(scope="module")

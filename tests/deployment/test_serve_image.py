@@ -20,14 +20,14 @@ LINES = [line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line a
 
 def words(instruction: str) -> list[list[str]]:
     """What stands behind each such instruction of the Dockerfile."""
-    found = [line.removeprefix(instruction).strip() for line in LINES if line.startswith(f"{instruction} ")]
-    return [json.loads(each) if each.startswith("[") else shlex.split(each) for each in found]
+    result = [line.removeprefix(instruction).strip() for line in LINES if line.startswith(f"{instruction} ")]
+    return [json.loads(item) if item.startswith("[") else shlex.split(item) for item in result]
 
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "serve.yml").read_text())
-    return found
+    result: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "serve.yml").read_text())
+    return result
 
 
 def test_it_copies_what_exists_and_nothing_of_the_workbench_and_drops_root() -> None:
@@ -44,27 +44,27 @@ def test_it_copies_what_exists_and_nothing_of_the_workbench_and_drops_root() -> 
     assert '".[$extras]"' in DOCKERFILE
 
 
-def options(*given: str) -> argparse.Namespace:
+def options(*args: str) -> argparse.Namespace:
     """What the server makes of the image's entry point and these words."""
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     entry = words("ENTRYPOINT")[0]
     assert entry[:4] == ["python", "-m", "kernels", "serve"]
-    return parser.parse_args([*entry[4:], *given])
+    return parser.parse_args([*entry[4:], *args])
 
 
 def test_the_image_and_its_services_serve_the_model_by_its_name_with_a_plan_if_there_is_one(
     compose: dict[str, Any],
 ) -> None:
-    found = options(*words("CMD")[0])
-    assert (found.model, found.plan, found.host, found.port) == ("/model", None, "0.0.0.0", 8080)
+    result = options(*words("CMD")[0])
+    assert (result.model, result.plan, result.host, result.port) == ("/model", None, "0.0.0.0", 8080)
     cases: list[tuple[dict[str, str], str, str | None]] = [({}, "model", None)]
     cases.append(({"SERVE_NAME": "Ann's model"}, "Ann's model", None))
     cases.append(({"SERVE_NAME": "llama", "PLAN": "/plans/one.json"}, "llama", "/plan.json"))
     for service, (given, name, plan) in itertools.product(compose["services"].values(), cases):
-        found = options(*shlex.split(filled(service["command"], given)))
-        assert (found.model, found.name, found.plan and str(found.plan)) == ("/model", name, plan)
-        mounts = dict(filled(each, {"MODEL": "/m"} | given).split(":")[:2][::-1] for each in service["volumes"])
+        result = options(*shlex.split(filled(service["command"], given)))
+        assert (result.model, result.name, result.plan and str(result.plan)) == ("/model", name, plan)
+        mounts = dict(filled(item, {"MODEL": "/m"} | given).split(":")[:2][::-1] for item in service["volumes"])
         assert (mounts["/model"], mounts["/plan.json"]) == ("/m", given.get("PLAN", "/dev/null"))
 
 

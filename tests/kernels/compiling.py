@@ -34,7 +34,7 @@ def _compiled(source: Path, given: list[str]) -> tuple[str, bytes]:
     included = re.findall(r'#include "(.*/.*?)"', source.read_text())
     folders = [Path(option[2:]) for option in given if option.startswith("-I")]
     folders += [(source.parent / name).parent for name in included]
-    headers = [header for each in folders for header in sorted(each.glob("*.cuh"))]
+    headers = [header for folder in folders for header in sorted(folder.glob("*.cuh"))]
     macros = (option for option in given if not option.startswith("-I"))
     texts = (path.read_text() for path in (source, *headers))
     content = "\0".join((*texts, importlib.metadata.version(PACKAGE), *macros)).encode()

@@ -17,8 +17,8 @@ def plant(monkeypatch):
     """Registers variants for one test."""
 
     def put(*classes):
-        for each in classes:
-            monkeypatch.setitem(registry._variants, each.name, each())
+        for item in classes:
+            monkeypatch.setitem(registry._variants, item.name, item())
 
     registry.variants()
     return put

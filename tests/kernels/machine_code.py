@@ -86,8 +86,8 @@ def listing(folder: Path) -> Iterator[str]:
         name = build["code"]
         digests[name] = digests.get(name) or digest(folder / name)
         lines.add((build["source"], build["test"], digests[name]))
-    for source, test, found in sorted(lines):
-        yield f"{found}  {source}  {test}"
+    for source, test, result in sorted(lines):
+        yield f"{result}  {source}  {test}"
 
 
 def different(before: Iterable[str], after: Iterable[str]) -> list[str]:
@@ -143,9 +143,9 @@ def main() -> int:
     if asked.against is None:
         print("\n".join(lines))
         return 0
-    found = different(asked.against.read_text().splitlines(), lines)
-    print("\n".join(found) or f"{len(lines)} builds, all equal")
-    return bool(found)
+    result = different(asked.against.read_text().splitlines(), lines)
+    print("\n".join(result) or f"{len(lines)} builds, all equal")
+    return bool(result)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ class Draw:
 def code(words: np.ndarray, at: tuple[int, int], dim: int, bits: int) -> int:
     """The code at a place of a table whose words hold several along one dimension, the lowest bits first."""
     word, place = divmod(at[dim], 32 // bits)
-    found = int(words[(word, at[1]) if dim == 0 else (at[0], word)]) & 0xFFFFFFFF
-    return found >> bits * place & (1 << bits) - 1
+    result = int(words[(word, at[1]) if dim == 0 else (at[0], word)]) & 0xFFFFFFFF
+    return result >> bits * place & (1 << bits) - 1
 
 
 def gptq(draw: Draw, bits: int, group: int, ordered: bool, version: str = "gptq") -> Made:
@@ -162,8 +162,8 @@ def nvfp4(draw: Draw, modelopt: bool) -> Made:
     return parts, value
 
 
-def compressed(bits: int = 8, kind: str = "int", **more: Any) -> dict[str, Any]:
-    weights = {"num_bits": bits, "type": kind, **more}
+def compressed(bits: int = 8, kind: str = "int", **kwargs: Any) -> dict[str, Any]:
+    weights = {"num_bits": bits, "type": kind, **kwargs}
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
 
 

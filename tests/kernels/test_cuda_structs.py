@@ -48,7 +48,7 @@ def fields(source: str, struct: str) -> list[str]:
     inside = re.search(rf"\bstruct {struct}(?: : \w+)? {{(.*?)\n}};", text, re.S)
     assert inside, f"{source} has no struct {struct}"
     declared = re.sub(r"\[.*?\]", "", inside[1].split("__device__")[0])
-    return [names[-1] for each in re.split("[;,]", declared) if (names := re.findall(r"\w+", each))]
+    return [names[-1] for part in re.split("[;,]", declared) if (names := re.findall(r"\w+", part))]
 
 
 @pytest.mark.parametrize(("source", "struct"), STRUCTS, ids=lambda each: each)
@@ -61,7 +61,7 @@ def test_every_struct_whose_size_is_checked_is_compared_and_a_tensor_map_has_its
     for path in KERNELS.rglob("*.cu*"):
         for struct in re.findall(r"static_assert\(sizeof\((\w+)\) == ", path.read_text()):
             named = f"struct {struct} "
-            checked |= {(each.parent, struct) for each in path.parent.glob("*.cu*") if named in each.read_text()}
+            checked |= {(item.parent, struct) for item in path.parent.glob("*.cu*") if named in item.read_text()}
     assert checked - {((KERNELS / source).parent, struct) for source, struct in STRUCTS} == {
         (KERNELS / room, "Shared") for room in ("fft", "gemm")
     }

@@ -143,9 +143,9 @@ def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: 
         for tensor in header.tensors
         if tensor.dtype == "Q8_0"
     }
-    found = round_weights(model, Decoder(model), "int8", Rounding())
-    layer = found.layers[0]
-    wanted = {"attn_output": layer["o"], "ffn_down": layer["down"], "token_embd": found.lm_head}
+    result = round_weights(model, Decoder(model), "int8", Rounding())
+    layer = result.layers[0]
+    wanted = {"attn_output": layer["o"], "ffn_down": layer["down"], "token_embd": result.lm_head}
     wanted |= {"ffn_gate": layer["gate_up"].rows(slice(0, 512)), "ffn_up": layer["gate_up"].rows(slice(512, None))}
     for name, codes in wanted.items():
         own = next(value for key, value in blocks.items() if f"{name}." in key)
@@ -162,7 +162,7 @@ def test_q8_0_is_multiplied_by_the_codes_and_scales_that_the_file_has(tmp_path: 
     o = model.model.layers[0].self_attn.o_proj.weight
     again = o.detach().clone()
     setattr(again, STORED_SCALES, layer["o"].block_scales)
-    (stream,), (same,), (other,) = (skinny.pack(case, {}, each) for each in (o, again, o.detach().clone()))
+    (stream,), (same,), (other,) = (skinny.pack(case, {}, item) for item in (o, again, o.detach().clone()))
     assert torch.equal(stream, same)
     assert not torch.equal(stream, other), "rounded once more it would be another matrix"
 
@@ -173,7 +173,7 @@ def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(t
     model = runners.load(converted(path, tmp_path / "plain"), config, dtype="bf16", device="cpu")
     compact = Decoder(model)
     assert stored_form("int4", [layer.o for layer in compact.layers]) == "int4_minimum"
-    found = round_weights(model, compact, "int4_minimum", Rounding())
+    result = round_weights(model, compact, "int4_minimum", Rounding())
     header, content = read_gguf(path.name, path), path.read_bytes()
     for tensor in header.tensors:
         if tensor.dtype == "Q4_1" and any(part in tensor.name for part in ("attn_output", "ffn_down", "attn_v")):
@@ -181,7 +181,7 @@ def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(t
             numbers = torch.from_numpy(own[:, :, :4].copy()).view(torch.float16)
             codes = torch.from_numpy(np.concatenate([own[:, :, 4:] & 15, own[:, :, 4:] >> 4], axis=2)).flatten(1)
             name = {"attn_output": "o", "ffn_down": "down", "attn_v": "qkv"}[tensor.name.split(".")[2]]
-            held = found.layers[0][name]
+            held = result.layers[0][name]
             held = held.rows(slice(len(held.codes) - len(codes), None))
             assert held.zeros is not None
             assert torch.equal(held.block_scales, numbers[..., 0])
@@ -190,7 +190,7 @@ def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(t
             clear = clear.repeat_interleave(32, 1)
             assert clear.float().mean() > 0.8
             assert torch.equal(held.codes[clear], codes[clear])
-    assert found.lm_head.zeros is None, "the head is int8"
+    assert result.lm_head.zeros is None, "the head is int8"
 
 
 @pytest.fixture(scope="module")

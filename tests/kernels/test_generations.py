@@ -28,7 +28,7 @@ def decode_fits(sm: int, tuning) -> bool:
     from kernels.attention.decode_triton import Config, decode, row_constants
 
     strides = (STEP,) * 3
-    types = {each: ("*bf16", *strides) for each in "qkvo"} | {"scratch": ("*fp32", "*fp32", "*i32")}
+    types = {character: ("*bf16", *strides) for character in "qkvo"} | {"scratch": ("*fp32", "*fp32", "*i32")}
     types |= {"cache": ("*i32", STEP, "i32", STEP, "*i32", STEP, STEP, "*fp32", "*fp32")}
     types |= {"score": ("fp32", "fp32", "*bf16")}
     config = Config(

@@ -57,8 +57,8 @@ BASES = {"gemma3_text": 1_000_000.0, "mixtral": 1_000_000.0, "smollm3": 2_000_00
 IDS = torch.arange(300)[None] % 64
 
 
-def random_model(model_type: str, **given: Any) -> Any:
-    config = SIZES | {"model_type": model_type, "tie_word_embeddings": "gemma" in model_type} | given
+def random_model(model_type: str, **kwargs: Any) -> Any:
+    config = SIZES | {"model_type": model_type, "tie_word_embeddings": "gemma" in model_type} | kwargs
     model = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
     generator = torch.Generator().manual_seed(7)
     for parameter in model.parameters():

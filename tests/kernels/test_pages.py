@@ -13,7 +13,7 @@ LAYERS = {"new-generation", "tiles"}
 """Pages of what is no variant, and has no figures of its own."""
 
 
-@pytest.mark.parametrize("variant", [each.name for each in registry.variants() if not each.peer])
+@pytest.mark.parametrize("variant", [item.name for item in registry.variants() if not item.peer])
 def test_every_variant_of_ours_is_on_the_page_that_it_names(variant):
     family = re.sub(r"_(fp8|nvfp4|int4)$", "", variant)
     page = ROOT / "docs" / "kernels" / f"{registry.variant(variant).page}.md"

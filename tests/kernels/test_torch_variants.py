@@ -90,8 +90,8 @@ def test_an_append_that_does_not_saturate_or_takes_another_scale_fails(wrong, mo
     """The first leaves what is too large as torch's older conversions do, NaN."""
 
     def stored(rows, scale):
-        found = wrong(rows, scale)
-        return found.masked_fill(found.abs() > 464, math.nan)
+        result = wrong(rows, scale)
+        return result.masked_fill(result.abs() > 464, math.nan)
 
     monkeypatch.setattr("kernels.fused.torch_fused.scaled", stored)
     report = gate.check(registry.variant("torch_rope"), APPEND, "cpu")

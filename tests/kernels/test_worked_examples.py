@@ -85,11 +85,11 @@ def test_the_cuda_example_compiles_without_spills(examples, dtype):
 @pytest.mark.parametrize(("dtype", "n", "k"), [("bf16", 7, 520), ("fp16", 9, 256)])
 def test_the_cuda_example_is_right_on_a_cpu(examples, dtype, n, k):
     module = examples["gemv_cuda"]
-    found = library(module.SOURCE, RUN, module.macros(case(dtype, n=n, k=k), 4))
+    result = library(module.SOURCE, RUN, module.macros(case(dtype, n=n, k=k), 4))
     generator = torch.Generator().manual_seed(0)
     x, w = (torch.randn(rows, k, generator=generator).to(DTYPES[dtype]) for rows in (1, n))
     y = torch.full((1, n), torch.nan, dtype=x.dtype)
-    assert found.run(*(ctypes.c_void_p(each.data_ptr()) for each in (x, w, y)), n, k, -(-n // 4)) == 0
+    assert result.run(*(ctypes.c_void_p(value.data_ptr()) for value in (x, w, y)), n, k, -(-n // 4)) == 0
     truth = x.double() @ w.double().T
     assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
 

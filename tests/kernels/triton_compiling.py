@@ -18,19 +18,19 @@ def stack_bytes(kernel: Any, types: dict[str, Types], constants: dict[str, Any],
         file.write(assembled(kernel, types, constants, warps, stages)["cubin"])
         file.flush()
         usage = dumped("--dump-resource-usage", Path(file.name))
-    found = re.search(r"STACK:(\d+)", usage)
-    if found is None:
+    result = re.search(r"STACK:(\d+)", usage)
+    if result is None:
         raise RuntimeError(f"cuobjdump reports no resources: {usage}")
-    return int(found.group(1))
+    return int(result.group(1))
 
 
 def assembled(kernel: Any, types: dict[str, Types], constants: dict[str, Any], warps: int, stages: int) -> Any:
     """The `ptx` and `cubin` of the kernel compiled for Hopper. Arguments as those of `compiled`."""
-    found = compiled(kernel, types, constants, warps, stages)
+    result = compiled(kernel, types, constants, warps, stages)
     if KEPT in os.environ:  # else Triton keeps its builds itself
-        code = found.asm["ptx"].encode()
+        code = result.asm["ptx"].encode()
         recorded(kernel.__name__, code, lambda: ("", code), "ptx")
-    return found.asm
+    return result.asm
 
 
 def compiled(

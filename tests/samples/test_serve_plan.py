@@ -26,8 +26,8 @@ def test_a_plan_of_the_sample_is_served_and_answers(tmp_path: Path, capfd: pytes
     (tmp_path / "plan.json").write_text(plan(digest_of_sample()))
     (tmp_path / "voice-agent").symlink_to(SAMPLE)
     assert serve_and_ask(tmp_path / "plan.json", tmp_path / "voice-agent", tmp_path)
-    said = capfd.readouterr().out
-    assert f'"model": "{NAME}"' in said
-    answer = json.loads(said.splitlines()[-1])
+    text = capfd.readouterr().out
+    assert f'"model": "{NAME}"' in text
+    answer = json.loads(text.splitlines()[-1])
     assert 1 <= answer["usage"]["completion_tokens"] <= 20
     assert answer["choices"][0]["text"]

@@ -60,6 +60,6 @@ def test_runs_and_reports_show_what_was_measured(seen: Any) -> None:
 
 def test_the_api_reads_every_document(seen: Any) -> None:
     reports = [json.loads(page) for page in _pages(seen, r"/api/v1/reports/[^/]+")]
-    assert sorted(each["state"] for each in reports) == ["draft", "published", "reviewed"]
+    assert sorted(report["state"] for report in reports) == ["draft", "published", "reviewed"]
     assert len(_pages(seen, r"/api/v1/runs/[^/]+/result")) == 7
     assert len(_pages(seen, r"/api/v1/runs/[^/]+/report")) == 2

@@ -67,14 +67,14 @@ def pages() -> Iterator[str]:
 
 def _queries(operation: dict[str, Any]) -> list[dict[str, Any]]:
     """What the operation is asked in its query."""
-    return [each for each in operation.get("parameters", []) if each["in"] == "query"]
+    return [item for item in operation.get("parameters", []) if item["in"] == "query"]
 
 
 def operations() -> Iterator[str]:
     """Every address of the API that can be read, but for those that name a second object in their query."""
     known = values()
     for path, methods in api.get_openapi_schema(path_prefix="/api/v1")["paths"].items():
-        if "get" in methods and not any(each.get("required") for each in _queries(methods["get"])):
+        if "get" in methods and not any(query.get("required") for query in _queries(methods["get"])):
             names = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
             for chosen in itertools.product(*(known[name] for name in names)):
                 yield path.format(**dict(zip(names, chosen, strict=True)))

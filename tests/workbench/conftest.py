@@ -117,8 +117,8 @@ def browser() -> Callable[[User], Client]:
 class JsonClient(Client):
     """Posts documents as JSON, as programs do."""
 
-    def post(self, path: str, data: Any = None, content_type: str = "application/json", **more: Any) -> Any:
-        return super().post(path, data, content_type, **more)
+    def post(self, path: str, data: Any = None, content_type: str = "application/json", **kwargs: Any) -> Any:
+        return super().post(path, data, content_type, **kwargs)
 
 
 @pytest.fixture

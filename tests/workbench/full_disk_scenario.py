@@ -112,7 +112,7 @@ def main(folder: Path) -> dict[str, Any]:
                 gave_up.append(str(error))
 
         member = Member(workbench)
-        found = on_a_full_disk(folder, member)
+        result = on_a_full_disk(folder, member)
         filler = fill(folder)
         watching = threading.Thread(target=watch)
         watching.start()
@@ -121,16 +121,16 @@ def main(folder: Path) -> dict[str, Any]:
             wait_until(lambda: redis.exit_status is None, 120)
             os.kill(redis.process.pid, signal.SIGKILL)  # type: ignore[union-attr]
             wait_until(lambda: redis.exit_status is not None, 120)
-        found |= {"gave_up": gave_up, "login_page": said(httpx.get(f"{workbench.url}/login/", timeout=120))}
+        result |= {"gave_up": gave_up, "login_page": said(httpx.get(f"{workbench.url}/login/", timeout=120))}
         filler.unlink()
-        found["running"] = wait_until(lambda: all(each.exit_status is None for each in workbench.services), 180)
+        result["running"] = wait_until(lambda: all(service.exit_status is None for service in workbench.services), 180)
         log = folder / "log" / "ledger.log"
         swept = log.read_text().count(SWEPT)
-        found["beat"] = wait_until(lambda: log.read_text().count(SWEPT) > swept + 1, 180)
-        found["afterwards"] = member.api.post("/workloads", json=WORKLOAD).status_code
+        result["beat"] = wait_until(lambda: log.read_text().count(SWEPT) > swept + 1, 180)
+        result["afterwards"] = member.api.post("/workloads", json=WORKLOAD).status_code
         stopping.set()
         watching.join()
-    return found
+    return result
 
 
 if __name__ == "__main__":

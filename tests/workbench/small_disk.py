@@ -24,8 +24,8 @@ def run_on_small_disk(module: str, folder: Path, mebibytes: int = 64, timeout: f
         cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    text: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return text
 
 
 def fill(folder: Path) -> Path:

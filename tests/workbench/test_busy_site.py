@@ -37,8 +37,8 @@ def _told(site: WebProcess, file: str, field: str) -> int:
     """The sum of a number that the kernel tells of the web process and its children."""
     pid = site.web.pid
     pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    matches = [re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{each}/{file}").read_text()) for each in pids]
-    return sum(int(each[1]) for each in matches if each)
+    matches = [re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{item}/{file}").read_text()) for item in pids]
+    return sum(int(match[1]) for match in matches if match)
 
 
 def _peak_bytes(site: WebProcess) -> int:
@@ -99,8 +99,8 @@ def test_a_locked_database_is_a_503_and_others_are_answered_meanwhile(site):
             assert site.pages.get(page).status_code == 200
         assert site.api.get("/runs", headers=site.others).status_code == 200
         took = time.monotonic() - begun
-        answered = sum(each.done() for each in writing)
-        answers = [each.result() for each in writing]
+        answered = sum(item.done() for item in writing)
+        answers = [item.result() for item in writing]
     assert took < 10 or answered < len(writing), "they waited for those who write"
     assert {answer.status_code for answer in answers} == {503}
     for answer in answers:
@@ -127,7 +127,7 @@ def test_while_the_database_is_locked_a_token_is_read_and_a_page_that_must_write
 def test_credentials_that_the_server_has_not_seen_are_refused_beyond_the_limit(site):
     made = [site.api.post("/tokens", json={"name": f"t{n}", "scope": "write"}).json() for n in range(THREADS)]
     with locked(site), ThreadPoolExecutor(THREADS) as pool:
-        headers = [{"Authorization": f"Bearer {each['secret']}"} for each in made]
+        headers = [{"Authorization": f"Bearer {item['secret']}"} for item in made]
         answers = list(pool.map(lambda each: site.api.post("/workloads", json=WORKLOAD, headers=each), headers))
     assert {answer.status_code for answer in answers} == {429, 503}
     refused = next(answer for answer in answers if answer.status_code == 429)

@@ -46,8 +46,8 @@ def test_requests_are_timed_by_the_pattern_of_their_address(db, scrape):
     Client().get("/no/such/page/of/a/stranger/")
     after = scrape()
     assert after[name] == before + 1
-    assert not any("stranger" in each for each in after)
-    assert any(re.fullmatch(r'workbench_request_seconds_bucket{.*le="0.15".*}', each) for each in after)
+    assert not any("stranger" in item for item in after)
+    assert any(re.fullmatch(r'workbench_request_seconds_bucket{.*le="0.15".*}', item) for item in after)
 
 
 def test_the_pipelines_figures_are_those_of_the_database(organisation, engineer, scrape):
@@ -62,7 +62,7 @@ def test_the_pipelines_figures_are_those_of_the_database(organisation, engineer,
     state.retry(StageKey(run_id=str(running.id), stage="verify", attempt=1), "its process was killed")
     waits = {"state": "checking", "touched_at": now}
     Upload.objects.filter(pk=Upload.objects.create(organisation=organisation).pk).update(**waits)
-    found = scrape("workbench.runs.metrics.PipelineCollector")
+    result = scrape("workbench.runs.metrics.PipelineCollector")
     exact = {
         "database_up": 1,
         "uploads_waiting": 1,
@@ -76,9 +76,9 @@ def test_the_pipelines_figures_are_those_of_the_database(organisation, engineer,
         'attempts_ended_last_hour{end="retried",stage="verify"}': 1,
         'stage_seconds_last_hour{percentile="p50",stage="baseline"}': sample_runs.SECONDS["baseline"],
     }
-    assert {name: found[f"workbench_{name}"] for name in exact} == exact
-    assert 0 <= found["workbench_uploads_oldest_seconds"] < 400
-    assert 299 < found['workbench_queue_oldest_seconds{queue="gpu.h200"}'] < 400
+    assert {name: result[f"workbench_{name}"] for name in exact} == exact
+    assert 0 <= result["workbench_uploads_oldest_seconds"] < 400
+    assert 299 < result['workbench_queue_oldest_seconds{queue="gpu.h200"}'] < 400
 
 
 @pytest.mark.django_db

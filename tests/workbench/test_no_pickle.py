@@ -27,13 +27,13 @@ READERS = ("load", "loads", "Unpickler", "dump", "dumps", "Pickler")
 
 
 def _imported(source: Path) -> set[str]:
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
+            result |= {name.name.partition(".")[0] for name in node.names}
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
+            result.add(node.module.partition(".")[0])
+    return result
 
 
 def test_no_module_and_no_cache_of_the_site_reads_pickles(settings):
@@ -42,7 +42,7 @@ def test_no_module_and_no_cache_of_the_site_reads_pickles(settings):
     assert {str(source): bad for source in sources if (bad := _imported(source) & RUNS_CODE)} == {}
     text = Path(django_settings.BASE_DIR, "workbench", "settings.py").read_text()
     assert "django.core.cache" not in text
-    assert all(each["BACKEND"].startswith("workbench.web.cache.") for each in settings.CACHES.values())
+    assert all(item["BACKEND"].startswith("workbench.web.cache.") for item in settings.CACHES.values())
     assert settings.SESSION_SERIALIZER == "django.contrib.sessions.serializers.JSONSerializer"
 
 

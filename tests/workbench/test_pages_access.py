@@ -36,7 +36,7 @@ DATETIME = re.compile(r'datetime="[^"]*"')
 
 def _pages() -> dict[str, dict[str, Any]]:
     """Names of all HTML addresses, with the converters of their parameters."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
 
     def walk(patterns: list[URLPattern | URLResolver]) -> None:
         for pattern in patterns:
@@ -44,10 +44,10 @@ def _pages() -> dict[str, dict[str, Any]]:
                 if pattern.namespace is None:
                     walk(pattern.url_patterns)
             elif pattern.name:
-                found[pattern.name] = pattern.pattern.converters
+                result[pattern.name] = pattern.pattern.converters
 
     walk(get_resolver().url_patterns)
-    return found
+    return result
 
 
 PAGES = _pages()
@@ -86,8 +86,8 @@ def addresses(done, organisation, admin, engineer):
     for stage, file in TIMELINES.values():
         report_file.pk, report_file.stage, report_file.name = None, stage, file
         report_file.save()
-    found = {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
-    return found | {"api-docs-part": reverse("api-docs-part", args=["runs"])}
+    result = {name: reverse(name, kwargs={key: values[key] for key in keys}) for name, keys in PAGES.items()}
+    return result | {"api-docs-part": reverse("api-docs-part", args=["runs"])}
 
 
 def _open(client: Client, address: str) -> Any:
@@ -152,7 +152,7 @@ def test_every_time_says_that_it_is_utc(browser, addresses, admin, engineer):
     times = {name: CLOCK.findall(DATETIME.sub("", html)) for name, html in shown.items()}
     told = ("report", "prices", "workload", "run", "run-result", "tokens", "members", "audit-log", "compare", "model")
     assert all(times[name] for name in told), times
-    assert not {name: found for name, found in times.items() if not all(each.endswith(" UTC") for each in found)}
+    assert not {name: found for name, found in times.items() if not all(item.endswith(" UTC") for item in found)}
 
 
 def test_a_form_of_another_site_is_refused(engineer):

@@ -31,23 +31,23 @@ def _settings(data: Path, *names: str, **environment: str) -> dict[str, Any]:
     """What the file makes of this environment alone."""
     env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(data)} | environment
     with patch.dict(os.environ, env, clear=True):
-        found = runpy.run_path(str(FILE))
-    return {name: found[name] for name in names}
+        result = runpy.run_path(str(FILE))
+    return {name: result[name] for name in names}
 
 
 def test_without_an_environment_it_is_safe_and_needs_no_server(tmp_path):
-    found = _settings(tmp_path, "DEBUG", "DATABASES", "SECRET_KEY", "WORKER_TOKEN", "ALLOWED_HOSTS")
-    database = found["DATABASES"]["default"]
-    assert found["DEBUG"] is False
+    result = _settings(tmp_path, "DEBUG", "DATABASES", "SECRET_KEY", "WORKER_TOKEN", "ALLOWED_HOSTS")
+    database = result["DATABASES"]["default"]
+    assert result["DEBUG"] is False
     assert database["ENGINE"] == "django.db.backends.sqlite3"
     assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     assert database["OPTIONS"]["timeout"] == 20
     assert "WAL" in database["OPTIONS"]["init_command"]
-    assert set(found["ALLOWED_HOSTS"]) == {"localhost", "127.0.0.1", "[::1]"}
-    assert len(found["SECRET_KEY"]) >= 50
-    assert found["SECRET_KEY"] != found["WORKER_TOKEN"]
+    assert set(result["ALLOWED_HOSTS"]) == {"localhost", "127.0.0.1", "[::1]"}
+    assert len(result["SECRET_KEY"]) >= 50
+    assert result["SECRET_KEY"] != result["WORKER_TOKEN"]
     again = _settings(tmp_path, "SECRET_KEY", "WORKER_TOKEN")
-    assert again == {name: found[name] for name in again}
+    assert again == {name: result[name] for name in again}
 
 
 def test_https_closes_what_http_leaves_open_and_servers_come_from_their_urls(tmp_path):
@@ -56,7 +56,7 @@ def test_https_closes_what_http_leaves_open_and_servers_come_from_their_urls(tmp
     site = {"PUBLIC_URL": "https://workbench.example:8443", "ALLOWED_HOSTS": "old.example"}
     assert all(_settings(tmp_path, *names, **site).values())
     assert set(_settings(tmp_path, "ALLOWED_HOSTS", **site)["ALLOWED_HOSTS"]) >= {"workbench.example", "old.example"}
-    found = _settings(
+    result = _settings(
         tmp_path,
         "DATABASES",
         "CACHES",
@@ -65,10 +65,10 @@ def test_https_closes_what_http_leaves_open_and_servers_come_from_their_urls(tmp
         GPU_REDIS_URL="redis://ledger:a@r:6379/0",
         CACHE_URL="redis://cache:b@r:6379/2",
     )
-    assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.postgresql"
-    assert found["DATABASES"]["default"]["HOST"] == "db"
-    assert found["CACHES"]["default"]["BACKEND"] == "workbench.web.cache.ForgivingRedisCache"
-    assert found["CACHES"]["default"]["LOCATION"] == "redis://cache:b@r:6379/2"
+    assert result["DATABASES"]["default"]["ENGINE"] == "django.db.backends.postgresql"
+    assert result["DATABASES"]["default"]["HOST"] == "db"
+    assert result["CACHES"]["default"]["BACKEND"] == "workbench.web.cache.ForgivingRedisCache"
+    assert result["CACHES"]["default"]["LOCATION"] == "redis://cache:b@r:6379/2"
 
 
 @pytest.mark.parametrize(

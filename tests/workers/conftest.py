@@ -32,7 +32,7 @@ ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-1
 
 def manifest(config: dict, generated: bool = True, files: tuple[ModelFile, ...] = ()) -> ModelManifest:
     facts = describe(config)
-    digest = model_digest(config, [(each.path, each.sha256) for each in files], generated)
+    digest = model_digest(config, [(file.path, file.sha256) for file in files], generated)
     return ModelManifest(
         digest=digest, name="tiny", source="catalogue" if generated else "upload", config=config,
         files=list(files), generated=generated, architecture=facts.architecture, model_type=facts.model_type,
@@ -53,7 +53,7 @@ def stage_input(
     }
     model = model or manifest(TINY)
     workload = Workload.model_validate(wanted | sla)
-    objectives = [each.counting(model.counted) for each in workload.objectives]
+    objectives = [objective.counting(model.counted) for objective in workload.objectives]
     return StageInput(
         run_id="r1", stage=stage, attempt=1, gpu_class=gpu_class,
         workload=workload.model_copy(update={"objectives": objectives}), model=model,
@@ -73,10 +73,10 @@ def composed_with(plan: Plan, document: StageInput) -> StageInput:
     return document
 
 
-def context_of(config: dict, folder: Path, seconds: float = 60, **more) -> Context:
+def context_of(config: dict, folder: Path, seconds: float = 60, **kwargs) -> Context:
     """A context over the folder, which gets the generated model's configuration and the artifacts."""
     (folder / "config.json").write_text(json.dumps(config))
-    return Context(folder, folder, seconds=seconds, **more)
+    return Context(folder, folder, seconds=seconds, **kwargs)
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def fixed_ceilings(patch: pytest.MonkeyPatch) -> None:
     Those that a busy machine measures may be too low. Measuring takes seconds, and has tests of its own.
     """
     rates = {"fp32": 100.0, "bf16": 100.0, "fp16": 100.0}
-    found = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": rates, "launch_us": 0.001}
-    patch.setattr("kernels.measure.ceilings.measure_ceilings", lambda *_, **__: found)
+    result = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": rates, "launch_us": 0.001}
+    patch.setattr("kernels.measure.ceilings.measure_ceilings", lambda *_, **__: result)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +131,9 @@ def outside() -> Iterator[Path]:
 GATE_UP = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="fp32")
 
 
-def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **more):
+def candidate(variant, ms, weights="fp32", case=GATE_UP, gate="pass", width=0.01, **kwargs):
     shape = case.model_copy(update={"weights": weights}).model_dump()
     low, high = ms * (1 - width), ms * (1 + width)
     timed = {"ms": ms, "ms_low": low, "ms_high": high}
     key = f"{variant}-{weights}-{case.m}"
-    return Candidate(id=key, op=case.op, case=shape, variant=variant, gate=gate, **timed, **more)
+    return Candidate(id=key, op=case.op, case=shape, variant=variant, gate=gate, **timed, **kwargs)

@@ -26,8 +26,8 @@ AFTER = distribution([5.0] * 20, "ttf_n", 8)
 
 @pytest.fixture(scope="module")
 def stub():
-    with running_stub() as found:
-        yield found
+    with running_stub() as result:
+        yield result
 
 
 PROMISED = [{"metric": "ttf_n", "n": 8, "limit": 10_000}]
@@ -40,10 +40,10 @@ def document(seconds: float = 10, objectives=PROMISED, endpoint=None, load=None,
     return made.model_copy(update={"seconds_left": seconds, "workload": workload})
 
 
-def at(url: str, model="stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more) -> EndpointSession:
+def at(url: str, model="stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **kwargs) -> EndpointSession:
     endpoint = Endpoint(url=url, model=model, api=api, hardware="two A100 of the customer")
     access = EndpointAccess(key=KEY, inside=inside)
-    session = EndpointSession(document(**more), endpoint, access, stop or threading.Event(), lambda *_: None)
+    session = EndpointSession(document(**kwargs), endpoint, access, stop or threading.Event(), lambda *_: None)
     session.seconds = seconds
     return session
 
@@ -52,8 +52,8 @@ def punctual(there: EndpointSession) -> None:
     """As if this machine had been quiet: the generator's own lag would void what it measured."""
     for _, _, sent in there._rounds:
         sent.loop_ns = [0]
-        for each in sent.exchanges:
-            each.begun_ns = each.intended_ns
+        for exchange in sent.exchanges:
+            exchange.begun_ns = exchange.intended_ns
 
 
 def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
@@ -65,13 +65,13 @@ def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
     punctual(there)
     result = there.result([AFTER.model_dump()])
     assert result.load, result.sentence
-    assert [each.when for each in result.rounds] == ["before verify", "after verify"]
-    assert result.load.requests == sum(each.requests for each in result.rounds) == result.load.completed
+    assert [item.when for item in result.rounds] == ["before verify", "after verify"]
+    assert result.load.requests == sum(item.requests for item in result.rounds) == result.load.completed
     assert result.load.users == 3, "as many clients as the batch"
-    assert [each.verdict for each in result.load.outcomes] == ["met"]
+    assert [outcome.verdict for outcome in result.load.outcomes] == ["met"]
     served = [row for row in written.values() if len(row["token_ns"]) == 8]
     truth = statistics.median((row["token_ns"][-1] - row["read_ns"]) / 1e6 for row in served)
-    metrics = {(each.metric, each.n): each for each in result.load.metrics}
+    metrics = {(metric.metric, metric.n): metric for metric in result.load.metrics}
     assert metrics.keys() >= {("ttf_n", 8), ("ttft", None), ("tpot", None)}
     median = metrics["ttf_n", 8].percentiles["p50"]
     assert truth < median.value + 1, "the way there and back is inside"
@@ -80,8 +80,8 @@ def test_both_rounds_make_one_result_beside_the_plan(stub: Stub):
     assert ratio.ratio.low == pytest.approx(median.low / 5)
     assert (result.server.kind, result.server.hardware) == ("endpoint", "two A100 of the customer")
     assert "requests of 3 clients in 2 rounds" in result.sentence
-    assert any("network" in each for each in result.server.caveats)
-    assert any("batch" in each for each in result.server.caveats)
+    assert any("network" in caveat for caveat in result.server.caveats)
+    assert any("batch" in caveat for caveat in result.server.caveats)
     assert KEY not in result.model_dump_json()
     sent = sum(len(sent.exchanges) for _, _, sent in there._rounds)
     assert len(written) == sent + 4, "no prompt was sent twice: those of two rounds, each with two requests before it"
@@ -92,13 +92,13 @@ def test_a_promise_relative_to_before_has_its_figure_there_and_no_verdict(stub: 
     there.measure("before verify")
     punctual(there)
     result = there.result([AFTER.model_dump()])
-    assert ("ttf_n", 8) in {(each.metric, each.n) for each in result.load.metrics}
-    assert [(each.metric, each.n) for each in result.ratios] == [("ttf_n", 8)]
+    assert ("ttf_n", 8) in {(metric.metric, metric.n) for metric in result.load.metrics}
+    assert [(ratio.metric, ratio.n) for ratio in result.ratios] == [("ttf_n", 8)]
     assert (result.load.outcomes, result.load.verdict) == ([], None)
     there._client._endpoint = Endpoint(url=stub.url, model="stub-429")
     there.measure("after verify")
     result = there.result([])
-    assert [each.when for each in result.rounds] == ["before verify"], "what was measured before it failed stands"
+    assert [item.when for item in result.rounds] == ["before verify"], "what was measured before it failed stands"
     assert "Then it failed: The server answered 429" in result.sentence
 
 
@@ -146,17 +146,17 @@ def test_it_connects_to_the_address_that_was_checked_and_asks_an_encoder_for_emb
     asked: list[str] = []
     real = addresses.socket.getaddrinfo
 
-    def look_up(host, port, *rest, flags=0, **more):
+    def look_up(host, port, *rest, flags=0, **kwargs):
         if host == "pinned.test" and not flags:
             asked.append(host)
             host = "127.0.0.1"
-        return real(host, port, *rest, flags=flags, **more)
+        return real(host, port, *rest, flags=flags, **kwargs)
 
     monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
     asked_for = {"api": "embeddings", "objectives": [{"metric": "batch_latency", "limit": 10_000}]}
     there = at(stub.url.replace("127.0.0.1", "pinned.test"), inside=["pinned.test"], seconds=0.4, **asked_for)
     there.measure("before verify")
-    assert [each.metric for each in there.result([]).load.metrics] == ["batch_latency"]
+    assert [metric.metric for metric in there.result([]).load.metrics] == ["batch_latency"]
     assert asked == ["pinned.test"], "one look for all connections of a round"
 
 
@@ -206,21 +206,23 @@ def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model)
     named = {"url": stub.url, "model": model, "key": KEY}
     asked = document(seconds=8, endpoint=named, load={"most_users": 2}, sampling={"temperature": 1})
     asked = asked.model_copy(update={"stage": "load"})
-    said: list[str] = []
+    messages: list[str] = []
     access = EndpointAccess(key=KEY, inside=INSIDE)
-    there = EndpointSession(asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: said.append(it))
+    there = EndpointSession(
+        asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: messages.append(it)
+    )
     assert 5 <= there.left_for(asked).seconds_left <= 6
     there.before_stage()
     result = {"objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}], "notes": ["of the stage"]}
     there.after_stage(result)
-    assert said == ["measuring the endpoint after load"]
+    assert messages == ["measuring the endpoint after load"]
     if model == "stub-401":
         assert result["endpoint"] is None
         assert result["notes"][0] == "of the stage"
         assert "401 (Unauthorized): Incorrect API key: …" in result["notes"][1]
     else:
         curve = LoadCurve.model_validate(result["endpoint"])
-        assert {each.users for each in curve.limit.loads} == {1, 2}
+        assert {load.users for load in curve.limit.loads} == {1, 2}
         assert curve.limit.loads[0].traffic.sampling.temperature == 1, "the workload's own traffic"
         assert (curve.server.kind, result["notes"]) == ("endpoint", ["of the stage"])
 

@@ -80,24 +80,25 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     organisation, user = first.organisation, first.created_by
     facts, document = first.workload.model.manifest, first.workload.document
     made_models = Model.objects.bulk_create(
-        Model(organisation=organisation, name=f"model-{each}", digest=f"{each:064x}", content_digest=f"{each:064x}",
+        Model(organisation=organisation, name=f"model-{index}", digest=f"{index:064x}", content_digest=f"{index:064x}",
               manifest=facts, created_by=user)
-        for each in range(models)
+        for index in range(models)
     )  # fmt: skip
     made_workloads = Workload.objects.bulk_create(
-        Workload(organisation=organisation, name=f"workload {each}", document=document,
-                 model=made_models[each % models], created_by=user, project=PROJECTS[each % len(PROJECTS)])
-        for each in range(workloads)
+        Workload(organisation=organisation, name=f"workload {index}", document=document,
+                 model=made_models[index % models], created_by=user, project=PROJECTS[index % len(PROJECTS)])
+        for index in range(workloads)
     )  # fmt: skip
     now, rest = timezone.now(), max(workloads - 1, 1)
     verdicts = ("met", "missed", "too_close")
     copied_runs = [
-        Run(organisation=organisation, workload=made_workloads[0 if each < busiest else (1 + each % rest) % workloads],
+        Run(organisation=organisation,
+            workload=made_workloads[0 if index < busiest else (1 + index % rest) % workloads],
             gpu_class=first.gpu_class, state="done", stage="report", created_by=user,
-            verdict=verdicts[each % 3] if each % whole else first.verdict,
+            verdict=verdicts[index % 3] if index % whole else first.verdict,
             usd_before=first.usd_before, usd_after=first.usd_after,
-            started_at=now - timedelta(minutes=each + 7), finished_at=now - timedelta(minutes=each))
-        for each in range(runs)
+            started_at=now - timedelta(minutes=index + 7), finished_at=now - timedelta(minutes=index))
+        for index in range(runs)
     ]  # fmt: skip
     Run.objects.bulk_create(copied_runs, BATCH)
     for number, run in enumerate(copied_runs):
@@ -120,19 +121,19 @@ def _fill(runs: list[Run], first: Run, whole: int) -> None:
     for begin in range(0, len(runs), BATCH):
         part = list(enumerate(runs[begin : begin + BATCH], start=begin))
         StageRun.objects.bulk_create(
-            StageRun(run=run, position=each.position, stage=each.stage, state="done", started_at=run.started_at,
+            StageRun(run=run, position=stage.position, stage=stage.stage, state="done", started_at=run.started_at,
                      finished_at=run.finished_at, progress=1,
-                     result=each.result if each.stage in WHOLE or not number % whole else None)
-            for number, run in part for each in stages
+                     result=stage.result if stage.stage in WHOLE or not number % whole else None)
+            for number, run in part for stage in stages
         )  # fmt: skip
         Event.objects.bulk_create(
-            Event(run=run, stage=each.stage, attempt=1, kind=each.kind, message=each.message)
-            for _, run in part for each in events
+            Event(run=run, stage=event.stage, attempt=1, kind=event.kind, message=event.message)
+            for _, run in part for event in events
         )  # fmt: skip
         StoredArtifact.objects.bulk_create(
-            StoredArtifact(run=run, organisation_id=run.organisation_id, stage=each.stage, name=each.name,
-                           sha256=each.sha256, size=each.size, media_type=each.media_type)
-            for _, run in part for each in files
+            StoredArtifact(run=run, organisation_id=run.organisation_id, stage=file.stage, name=file.name,
+                           sha256=file.sha256, size=file.size, media_type=file.media_type)
+            for _, run in part for file in files
         )  # fmt: skip
 
 

@@ -91,14 +91,14 @@ def notifications(request: Any) -> HttpResponse:
     return _page(request, form, status=422 if form else 200)
 
 
-def _page(request: Any, form: MailForm | None = None, status: int = 200, **more: Any) -> HttpResponse:
-    """The page; `more` may hold a `webhook_form`."""
+def _page(request: Any, form: MailForm | None = None, status: int = 200, **kwargs: Any) -> HttpResponse:
+    """The page; `kwargs` may hold a `webhook_form`."""
     form = form or MailForm({"kinds": services.chosen(request.membership)})
     context = {"form": form, "webhook_form": WebhookForm(), "sends_mail": bool(settings.EMAIL_HOST)}
     context["secret"] = shown_once.take(request, "webhook")
     if can_admin(request.membership):
         context["webhooks"] = Webhook.objects.for_user(request.user)
-    return render(request, "notifications/notifications.html", context | more, status=status)
+    return render(request, "notifications/notifications.html", context | kwargs, status=status)
 
 
 @require_POST

@@ -78,13 +78,13 @@ def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
     return show(request, report, ReviewForm(initial={"note": report.note, "customer": report.customer}))
 
 
-def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
-    """The page of a report; `more` may hold a `share_form`, and `untaken`, a note that was typed too late."""
+def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **kwargs: Any) -> HttpResponse:
+    """The page of a report; `kwargs` may hold a `share_form`, and `untaken`, a note that was typed too late."""
     document = report.document
     context = page_context.context(document.workload, document.model, document.results, document.stages)
     context["link"] = shown_once.take(request, f"link to {report.id}")
     context |= {"report": report, "form": form, "note": notes.html(report.note), "has_pdf": pdf.available()}
-    context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more
+    context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | kwargs
     return render(request, "reports/report.html", context, status=status)
 
 

@@ -38,7 +38,7 @@ class Chart:
     table: Callable[[Results], Table]
 
 
-def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
+def layout(x: str, y: str, **kwargs: Any) -> dict[str, Any]:
     """A plotly layout with axis titles; backgrounds are transparent and the page sets font and grid colours."""
     base: dict[str, Any] = {
         "xaxis": {"title": {"text": x, "standoff": 8}, "automargin": True, "zeroline": False},
@@ -51,7 +51,7 @@ def layout(x: str, y: str, **more: Any) -> dict[str, Any]:
         "showlegend": True,
         "height": 340,
     }
-    for key, value in more.items():
+    for key, value in kwargs.items():
         base[key] = {**base[key], **value} if isinstance(base.get(key), dict) else value
     return base
 

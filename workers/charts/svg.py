@@ -101,8 +101,8 @@ def _axis(figure: Figure, name: str) -> Axis:
     return Axis("linear", low, high)
 
 
-def _text(x: float, y: float, words: str, anchor: str = "middle", **more: Any) -> str:
-    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in more.items())
+def _text(x: float, y: float, words: str, anchor: str = "middle", **kwargs: Any) -> str:
+    attributes = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in kwargs.items())
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{attributes}>{escape(words)}</text>'
 
 

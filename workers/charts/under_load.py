@@ -132,7 +132,7 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     """The line of one side, and crosses where not every objective is shown to hold."""
     axis = _axis(points[0][0].traffic if points else None, "at once")
 
-    def trace(label: str, shown: list[tuple[LoadResult, float]], **more: Any) -> Figure:
+    def trace(label: str, shown: list[tuple[LoadResult, float]], **kwargs: Any) -> Figure:
         return {
             "type": "scatter",
             "name": label,
@@ -140,7 +140,7 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
             "y": [value for _, value in shown],
             "text": [verdict_words(load) for load, _ in shown],
             "hovertemplate": f"{name}, %{{x}} {axis}: %{{y:.4g}} {unit}, %{{text}}<extra></extra>",
-        } | more
+        } | kwargs
 
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
     traces = [trace(name, points, mode="lines+markers", **line)]
@@ -151,7 +151,7 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
     return traces
 
 
-def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: Any) -> Figure:
+def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **kwargs: Any) -> Figure:
     closed = traffic is None or not traffic.open_loop
     loads = [float(value) for trace in traces for value in trace["x"]]
     for label in MARKERS:
@@ -159,7 +159,7 @@ def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: A
             trace["showlegend"] = False
     return {
         "data": traces,
-        "layout": layout(_axis(traffic), title, xaxis=(doubling_axis if closed else log_axis)(loads), **more),
+        "layout": layout(_axis(traffic), title, xaxis=(doubling_axis if closed else log_axis)(loads), **kwargs),
     }
 
 

@@ -70,7 +70,7 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
     if not able:
         return f"Predicted: neither tensor parallelism nor replicas serve {what}."
     best = min(able, key=lambda each: (each.gpus, each.ms))
-    listed = "; ".join(each.figures for each in able)
+    listed = "; ".join(item.figures for item in able)
     return f"Predicted for {what}: {listed}. The fewest GPUs: {best.words} (kernels serve {best.options})."
 
 

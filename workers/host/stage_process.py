@@ -125,7 +125,7 @@ class RunProcess:
         process.send(command.model_dump_json())
         seconds = max(0.0, document.seconds_left) * OVERTIME + OVERTIME_SECONDS
         why = process.wait(seconds, GRACE_SECONDS, reporter.stop, lambda: bool(ends))
-        if why == "exit" and [each.ended for each in ends] == [0]:
+        if why == "exit" and [item.ended for item in ends] == [0]:
             return StageEnd(child.ExitStatus(0, "exit"), confinement, ends[0].starts_and_loads)
         code = process.close()
         status = child.ExitStatus(ends[0].ended if ends else code, why)

@@ -68,14 +68,14 @@ class PlanMeasurement:
     @classmethod
     def of(
         cls, label: str, plan: Plan, document: StageInput, usd_per_hour: float | None, environment: Environment,
-        processes: list[Alternation], **more: Any,
+        processes: list[Alternation], **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """The measurement by its requests, with the fields that follow from them and `more`."""
+        """The measurement by its requests, with the fields that follow from them and `kwargs`."""
         objectives, facts = document.workload.objectives, (processes, usd_per_hour, sizes_of(document, plan))
         return cls(
             label=label, plan=plan, changed=is_change(plan, document), environment=environment, processes=processes,
             outcomes=outcomes_of(objectives, *facts), speedup=speedup(objectives[0], *facts),
-            today=today_words(document.workload), **more,
+            today=today_words(document.workload), **kwargs,
         )  # fmt: skip
 
     @property

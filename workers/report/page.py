@@ -188,7 +188,7 @@ def _footer(document: ReportInput, cover: Cover | None) -> str:
 
 def _css_string(words: str) -> Markup:
     """The text between the quotes of a string of CSS."""
-    return Markup("".join(each if each.isalnum() or each == " " else f"\\{ord(each):x} " for each in words))
+    return Markup("".join(word if word.isalnum() or word == " " else f"\\{ord(word):x} " for word in words))
 
 
 NO_WORDS = '<dl class="words"></dl>'

@@ -28,7 +28,7 @@ def rows(
     """Name and sentence of each line; `plan` is the label of the chosen one, `other` says which other promise holds."""
     outcomes, quality = verify.outcomes, verify.quality
     lines = [
-        ("Promise", "; ".join(f"{each.objective.label} {promised(each.objective)}" for each in outcomes)),
+        ("Promise", "; ".join(f"{outcome.objective.label} {promised(outcome.objective)}" for outcome in outcomes)),
         ("Verdict", VERDICT_LABELS[verify.verdict]),
         (
             f"{capitalised(verify.compared_with)} and after",

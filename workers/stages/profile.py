@@ -47,8 +47,8 @@ def _timed(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -
     answers = [answer(runner, prompt, tokens, generates)]
     while len(answers) < REQUESTS_TIMED and time.monotonic() < end:
         answers.append(answer(runner, prompt, tokens, generates))
-    firsts = [(each.times_ns[0] - each.start_ns) / 1e6 for each in answers]
-    return _wall_times(firsts, [wall_ms(each) for each in answers] if generates else [])
+    firsts = [(item.times_ns[0] - item.start_ns) / 1e6 for item in answers]
+    return _wall_times(firsts, [wall_ms(item) for item in answers] if generates else [])
 
 
 def _of_baseline(document: StageInput) -> WallTimes | None:

@@ -44,14 +44,14 @@ def follow(client: AuthenticatedClient, run: RunDetail) -> RunDetail:
     while run.state not in OVER:
         time.sleep(POLL_SECONDS)
         try:
-            found = read_run.sync(run.id, client=client)
+            result = read_run.sync(run.id, client=client)
         except (httpx.TransportError, ValueError):
-            found = None
-        busy = found is None or (isinstance(found, ProblemDocument) and found.status in (429, 503))
+            result = None
+        busy = result is None or (isinstance(result, ProblemDocument) and result.status in (429, 503))
         silent = silent + 1 if busy else 0
         if silent > PATIENCE:
             raise SystemExit(3)
-        run = run if busy else answered(found)
+        run = run if busy else answered(result)
         if run.stage != stage:
             stage = run.stage
             print(f"{stage}: {run.waiting or run.state}", file=sys.stderr)

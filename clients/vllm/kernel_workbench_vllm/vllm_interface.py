@@ -84,7 +84,7 @@ def _take_drafts() -> None:
     unsupported, speculator = VllmConfig._get_v2_model_runner_unsupported_features, spec_decode.init_speculator
 
     def without_drafts(config: Any) -> list[str]:
-        return [each for each in unsupported(config) if not (wants_drafts(config) and DRAFTS in each)]
+        return [item for item in unsupported(config) if not (wants_drafts(config) and DRAFTS in item)]
 
     def init_speculator(config: Any, device: torch.device) -> Any:
         return UnwrittenDrafts(config, device) if wants_drafts(config) else speculator(config, device)
@@ -232,7 +232,7 @@ class Planned:
         if self._drafts is None or self.lengths is None or sum(self.lengths) != metadata.num_actual_tokens:
             return
         if decodes := self.lengths.count(self.places):
-            leading = (each[: decodes * self.places].view(-1, self.places) for each in (ids, positions))
+            leading = (value[: decodes * self.places].view(-1, self.places) for value in (ids, positions))
             self._drafts.write(*leading, metadata.block_table[:decodes], self._caches)
 
     def _caches(self) -> Caches:
@@ -314,7 +314,7 @@ def refusal(model: Any, config: Any) -> str | None:
     layers, cache = model.model.layers, config.cache_config.cache_dtype
     methods = {type(product.quant_method).__name__ for layer in layers for product in products_of(layer)}
     experts = [layer.mlp.experts.routed_experts for layer in layers if has_experts(layer.mlp)]
-    layouts = {each.quant_method.unquantized_backend.name for each in experts} if methods <= UNQUANTISED else set()
+    layouts = {expert.quant_method.unquantized_backend.name for expert in experts} if methods <= UNQUANTISED else set()
     attention = layers[0].self_attn
     rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
     whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim

@@ -145,7 +145,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
     if mine * 16 > MAX_COUNT:
         raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
-    slot = max(each.slot_bytes for each in (form, layout.head_form, layout.expert_form))
+    slot = max(value.slot_bytes for value in (form, layout.head_form, layout.expert_form))
     stages = (MAX_SHARED_BYTES - other) // slot
     if stages < 2:
         raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")

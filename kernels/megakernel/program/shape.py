@@ -198,11 +198,11 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.experts:
         _check_mixture(shape, config)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    for each in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
-        if (kind := each.get("rope_type", each.get("type", "default"))) not in (*STATIC_ROPES, LONG_ROPE):
+    for item in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+        if (kind := item.get("rope_type", item.get("type", "default"))) not in (*STATIC_ROPES, LONG_ROPE):
             raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
         name = "original_max_position_embeddings"
-        if kind == LONG_ROPE and (switch := each.get(name) or config.get(name) or 0) > MAX_LONG_ROPE:
+        if kind == LONG_ROPE and (switch := item.get(name) or config.get(name) or 0) > MAX_LONG_ROPE:
             raise Unsupported(f"{name} {switch}: the megakernel serves {LONG_ROPE} of at most {MAX_LONG_ROPE}")
 
 

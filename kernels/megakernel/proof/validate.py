@@ -55,7 +55,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
 
 def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether SMs have the same rows of routers on every rank, so that equal bits make equal choices."""
-    own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in each.instructions] for each in programs]
+    own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in item.instructions] for item in programs]
     return [
         ProgramProblem("router", sm, -1, "it has other rows of the router than this SM of GPU 0", program.rank)
         for program, tables in zip(programs, own, strict=True)

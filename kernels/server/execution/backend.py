@@ -364,7 +364,7 @@ class KernelsBackend:
     @property
     def _usable(self) -> Usable:
         products = (self.model.lm_head, *self.model.layers[0].streamed)
-        grouped = bool(self._weights) and any(stored_groups([each]) is not None for each in products)
+        grouped = bool(self._weights) and any(stored_groups([product]) is not None for product in products)
         stored = grouped or self._weights == "fp8"
         partial, tiled = len(self.models) > 1, self.model.tiled
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled, self._kv_dtype)
@@ -379,7 +379,7 @@ class KernelsBackend:
             return
         try:
             graph, how = self._capture(shape, ops, kind), TIMED_AS[kind]
-            logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], graph))
+            logits, head = (self._ms(shape, value, how) for value in (self._captured[shape], graph))
         except torch.OutOfMemoryError:
             return
         self.timed_heads[shape, kind] = {"logits": logits, "head": head}

@@ -85,8 +85,8 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
         raise ValueError(f"--tensor-parallel-size: {size}, and the plan is for {plan.tensor_parallel_size} GPUs")
     weights = spec.weights or (weights_of(plan) if plan else "")
     with phases.phase("device"):  # makes the CUDA contexts
-        for each in tensor_parallel.devices_of(size, device):
-            torch.zeros(1, device=each)
+        for item in tensor_parallel.devices_of(size, device):
+            torch.zeros(1, device=item)
     with phases.phase("weights"):
         model: Any = runners.load(
             directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=size
@@ -197,8 +197,8 @@ def backends(
     With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
     experts too. By default experts stored in mxfp4 stay so, and layers stored in fp8 where the memory holds their codes
     as well. Prompts of many tokens take the model's own.
-    `capture_all` as `Spec` has it; `compiled_ahead`: `compile_ahead` has compiled what a GPU needs that holds all copies
-    of the weights. Raises ValueError with one sentence.
+    `capture_all` as `Spec` has it; `compiled_ahead`: `compile_ahead` has compiled what a GPU needs that holds all
+    copies of the weights. Raises ValueError with one sentence.
     """
     shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
     phases = phases or Phases()
@@ -245,7 +245,7 @@ def backends(
         if decoder.embedding.is_cuda and not (compiled_ahead and copies is Copies.ALL):
             given = model.config.to_dict(), gpu, capacity_of(context), batches
             own = megakernels(*given, streamed, len(shards), served=True)
-            compile_together([*(each for pair in own for each in pair), *pass_builds(kernels)])
+            compile_together([*(item for pair in own for item in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare(capture_all)

@@ -108,17 +108,17 @@ def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
     processors, known, of_triton = os.cpu_count() or 1, set[Build | TritonBuild | Proof](), list[TritonBuild]()
     with ThreadPoolExecutor(processors) as threads, ThreadPoolExecutor(processors) as processes:
         compiling = []
-        for each in wanted:
-            if each in known:
+        for item in wanted:
+            if item in known:
                 continue
-            known.add(each)
-            if isinstance(each, Build):
-                compiling.append(threads.submit(each.binary))
-            elif not each.is_made:
-                if isinstance(each, TritonBuild):
-                    of_triton.append(each)
+            known.add(item)
+            if isinstance(item, Build):
+                compiling.append(threads.submit(item.binary))
+            elif not item.is_made:
+                if isinstance(item, TritonBuild):
+                    of_triton.append(item)
                 else:
-                    processes.submit(_make, [each])
+                    processes.submit(_make, [item])
         for number in range(processors):
             if share := of_triton[number::processors]:
                 processes.submit(_make, share)
@@ -134,10 +134,10 @@ def _make(several: Sequence[TritonBuild | Proof]) -> None:
 
 META = torch.device("meta")
 OUTPUTS: Mapping[str, Callable[[Any], Callable[..., Tensor]]] = {
-    "linear": lambda case: lambda x, *_, **more: x.new_empty(case.m, case.n),
-    "grouped": lambda case: lambda x, *_, **more: x.new_empty(len(x), case.n),
-    "lm_head": lambda case: lambda x, *_, **more: x.new_empty(case.m, dtype=torch.int64),
-    "step_attention": lambda case: lambda qkv, *_, **more: qkv.new_empty(len(qkv), case.heads * case.head_dim),
+    "linear": lambda case: lambda x, *_, **kwargs: x.new_empty(case.m, case.n),
+    "grouped": lambda case: lambda x, *_, **kwargs: x.new_empty(len(x), case.n),
+    "lm_head": lambda case: lambda x, *_, **kwargs: x.new_empty(case.m, dtype=torch.int64),
+    "step_attention": lambda case: lambda qkv, *_, **kwargs: qkv.new_empty(len(qkv), case.heads * case.head_dim),
 }
 """By op what stands for a function in CUDA C++: it gives an output of the right shape."""
 
@@ -171,7 +171,7 @@ def pass_builds(backend: KernelsBackend) -> list[Build | TritonBuild]:
 def _outline(model: Decoder) -> Decoder:
     """The decoder on torch's meta device, with one layer of each kind: those of one kind have equal sizes."""
     layers = zip(model.shapes, _on_meta(model.layers), strict=True)
-    kinds = {repr(each): each for each in layers}
+    kinds = {repr(item): item for item in layers}
     outline = copy(model)
     outline.shapes, outline.layers = [shape for shape, _ in kinds.values()], [layer for _, layer in kinds.values()]
     for name in ("embedding", "norm", "lm_head"):
@@ -184,7 +184,7 @@ def _paged(state: PagedState, layers: int) -> PagedState:
     outline = copy(state)
     outline.cos, outline.sin, outline.last = _on_meta((state.cos, state.sin, state.last))
     outline.keys, outline.values = _on_meta((state.keys[:layers], state.values[:layers]))
-    outline.scales = [{name: _on_meta(scale) for name, scale in each.items()} for each in state.scales[:layers]]
+    outline.scales = [{name: _on_meta(scale) for name, scale in item.items()} for item in state.scales[:layers]]
     outline.caches = list(zip(outline.keys, outline.values, strict=True))
     return outline
 
@@ -194,9 +194,9 @@ def _on_meta(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
     if isinstance(value, list):
-        return [_on_meta(each) for each in value]
+        return [_on_meta(item) for item in value]
     if isinstance(value, tuple):
-        parts = [_on_meta(each) for each in value]
+        parts = [_on_meta(item) for item in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
 
@@ -234,7 +234,10 @@ def served_builds(
         tile_experts(model)
     if dtype == "bf16" and MEGAKERNEL not in exclude:
         most = max_megakernel_batch(wanted.max_num_seqs, plan)
-        batches, capacity = [each for each in BATCHES if each < 2 * most], capacity_of(context_of(model.config, wanted))
+        batches, capacity = (
+            [batch for batch in BATCHES if batch < 2 * most],
+            capacity_of(context_of(model.config, wanted)),
+        )
         given = capacity, batches, megakernel_precision(weights) or "bf16", size
         yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))
     decoder = Decoder(model)

@@ -84,7 +84,7 @@ def _copied(asking: list[tuple[int, int]], blocks: Iterable[tuple[Tensor, Tensor
         best = logprobs.topk(min(max(1, *(wanted for _, wanted in asking)), logits.shape[1]))
         values.append(best.values)
         ids.append(best.indices)
-    return Copied(asking, *(torch.cat(each).to("cpu", non_blocking=True) for each in (own, values, ids)))
+    return Copied(asking, *(torch.cat(value).to("cpu", non_blocking=True) for value in (own, values, ids)))
 
 
 def on(tensor: Tensor, device: torch.device) -> Tensor:

@@ -254,9 +254,9 @@ class PackedPass:
         )
         planned = self.variants.planned(case) if default_scale(shape) else None
         if planned is not None:
-            return lambda *given, out: planned.function(*given, out=out, **more)
+            return lambda *args, out: planned.function(*args, out=out, **more)
         attend = partial(paged_attention, shape=shape, **more)
-        return lambda *given, out: out.copy_(attend(*given))
+        return lambda *args, out: out.copy_(attend(*args))
 
 
 class TensorParallelPackedPass:
@@ -311,7 +311,7 @@ def _drawn(logits: Tensor, fields: Fields) -> Tensor:
     if not bool(fields.temperature.any()):
         return logits.argmax(dim=-1)
     settings = (fields.temperature, fields.top_k, fields.top_p, fields.seed, fields.stream)
-    rows = zip(logits.float().numpy(), *(each.tolist() for each in (*settings, fields.place)), strict=True)
+    rows = zip(logits.float().numpy(), *(value.tolist() for value in (*settings, fields.place)), strict=True)
     drawn = [choose(row, _sampling(*how), place) for row, *how, place in rows]
     return torch.tensor(drawn, dtype=torch.int64)
 

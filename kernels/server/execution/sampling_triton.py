@@ -82,16 +82,16 @@ def _measure(row, vocab, trials, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr
 @triton.jit
 def _smallest_kept(row, vocab, least, wanted, scale, COUNT: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr):
     """The largest integer from `least` on that logits reach `wanted` times, or by weight: two bits a reading."""
-    found = tl.full([], 0, tl.uint32)
+    result = tl.full([], 0, tl.uint32)
     for pair in range(BITS // 2):
         step = tl.full([], 0x40000000, tl.uint32) >> (2 * pair)
-        low, middle, high = found | step, found | (2 * step), found | (3 * step)
+        low, middle, high = result | step, result | (2 * step), result | (3 * step)
         trials = tl.maximum(low, least), tl.maximum(middle, least), tl.maximum(high, least)
         first, second, third = _measure(row, vocab, trials, scale, COUNT, BLOCK)
-        found = tl.where(
-            third >= wanted, high, tl.where(second >= wanted, middle, tl.where(first >= wanted, low, found))
+        result = tl.where(
+            third >= wanted, high, tl.where(second >= wanted, middle, tl.where(first >= wanted, low, result))
         )
-    return tl.maximum(found, least)
+    return tl.maximum(result, least)
 
 
 @triton.jit

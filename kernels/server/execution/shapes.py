@@ -42,15 +42,15 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     """Shapes that hold every step in the limits, the cheapest first; `decodes` of those without chunks, or defaults."""
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
-    beside = {*(each for each in limits.mixed if each < most), most}
-    pass_shapes = [Shape(each, 0, block, 0) for each in alone]
-    for each in beside:
-        longest = limits.prefill_budget(each)
-        pass_shapes.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
-        for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
+    beside = {*(item for item in limits.mixed if item < most), most}
+    pass_shapes = [Shape(item, 0, block, 0) for item in alone]
+    for item in beside:
+        longest = limits.prefill_budget(item)
+        pass_shapes.append(Shape(item, longest // block, block, limits.max_prefill_chunks))
+        for tokens in {(rows - item) // block * block for rows in mixed_rows(item + longest)}:
             if MIN_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
-                pass_shapes.append(Shape(each, tokens // block, block, chunks))
+                pass_shapes.append(Shape(item, tokens // block, block, chunks))
     return sorted(pass_shapes, key=lambda shape: (shape.rows, shape.draws))
 
 
@@ -70,14 +70,14 @@ def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:
 def mixed_rows(most: int) -> list[int]:
     """Rows of the passes with chunks: as `default_decodes` up to EVEN, then every SPACING, `most` at last."""
     longer = range(EVEN + SPACING, most + SPACING, SPACING)
-    return [*default_decodes(min(most, EVEN)), *(min(each, most) for each in longer)]
+    return [*default_decodes(min(most, EVEN)), *(min(item, most) for item in longer)]
 
 
 def default_decodes(most: int) -> list[int]:
     """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
     powers = [1 << bit for bit in range(most.bit_length())]
     middles = [3 * power // 2 for power in powers if power >= FINE]
-    return sorted({most, *(each for each in (*powers, *middles) if each < most)})
+    return sorted({most, *(value for value in (*powers, *middles) if value < most)})
 
 
 def fitting(candidates: Sequence[Shape], step: Step) -> Shape:

@@ -89,7 +89,7 @@ def copies_beside(
     pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
     needed = pages * page_bytes(model, wanted.kv_cache_dtype) if wanted.kv_bytes is None else wanted.kv_bytes
     free = free_bytes(device) - reserved
-    sizes = ((each, packed_bytes(model, gpu, each, weights)) for each in reversed(Copies))
+    sizes = ((copies, packed_bytes(model, gpu, copies, weights)) for copies in reversed(Copies))
     return next((each for each, size in sizes if needed <= (free - size) * SHARE_OF_FREE), Copies.NONE)
 
 

@@ -70,7 +70,7 @@ class BodyReader:
             connection.send((kind, longest))
             connection.send_bytes(body)
             wrong, document, name, slices = connection.recv()
-            return wrong, document, name, [each for _ in range(slices) for each in connection.recv()]
+            return wrong, document, name, [item for _ in range(slices) for item in connection.recv()]
         except (EOFError, OSError) as error:
             self._end()
             raise ReaderEnded("the process that reads large bodies has ended") from error

@@ -87,7 +87,7 @@ class Message(BaseModel):
         try:
             return check(value)
         except ValidationError as error:
-            kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+            kinds = [item.get("type") for item in value if isinstance(item, dict)] if isinstance(value, list) else []
             other = next((kind for kind in kinds if isinstance(kind, str) and kind != "text"), None)
             if other is not None:
                 raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error

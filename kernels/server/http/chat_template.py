@@ -84,7 +84,7 @@ def load_template(directory: Path) -> ChatTemplate | None:
     file, config = directory / "chat_template.jinja", _optional(directory / "tokenizer_config.json")
     given = file.read_text("utf-8") if file.is_file() else config.get("chat_template")
     if isinstance(given, list):  # several, by name
-        given = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
+        given = {item.get("name"): item.get("template") for item in given if isinstance(item, dict)}
     template = given.get("default") if isinstance(given, dict) else given
     return ChatTemplate(template, special_tokens(directory)) if isinstance(template, str) else None
 

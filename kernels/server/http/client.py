@@ -94,7 +94,7 @@ class EngineClient:
                 received = [await queue.get()]
                 while not queue.empty():
                     received.append(queue.get_nowait())
-                events = [each for each in received if isinstance(each, TokenEvent)]
+                events = [item for item in received if isinstance(item, TokenEvent)]
                 if events and events[-1].finish_reason == "deadline":
                     raise self._overloaded()
                 if events and events[-1].finish_reason == "failed":
@@ -104,9 +104,9 @@ class EngineClient:
                     yield events
                 if events and events[-1].finish_reason:
                     return
-                for each in received:
-                    if isinstance(each, ApiError):
-                        raise each
+                for item in received:
+                    if isinstance(item, ApiError):
+                        raise item
 
     async def embed(self, ids: list[int]) -> list[float]:
         """The vector of one text. Raises ApiError as `answer` does."""

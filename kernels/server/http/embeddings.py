@@ -45,7 +45,7 @@ class EmbeddingRequest(BaseModel):
         given: Any = self.input
         several = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
         try:
-            return [modules.prompted(each, self.prompt_name) if isinstance(each, str) else each for each in several]
+            return [modules.prompted(item, self.prompt_name) if isinstance(item, str) else item for item in several]
         except ValueError as error:
             raise ApiError(400, f"prompt_name: {error}", "prompt_name") from error
 

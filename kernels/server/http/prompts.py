@@ -36,9 +36,9 @@ class Prompts:
         """The ids of each text. Raises ApiError."""
 
         def ids() -> list[list[int]]:
-            return [self.text.encode(each, self.ready.longest) if isinstance(each, str) else each for each in given]
+            return [self.text.encode(item, self.ready.longest) if isinstance(item, str) else item for item in given]
 
-        texts = [each for each in given if isinstance(each, str)]
+        texts = [item for item in given if isinstance(item, str)]
         return await self._checked(await self.beside(ids, texts))
 
     async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:

@@ -96,7 +96,7 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
         if several and len(value) > most:
             raise ValueError(f"it must be a list of {most:,} texts at most")
         longest = (info.context or {}).get("longest")
-        lists = [each for each in (value if several else [value]) if isinstance(each, list)]
+        lists = [item for item in (value if several else [value]) if isinstance(item, list)]
         tokens = max(map(len, lists), default=0)
         if longest and tokens > longest:
             raise refused(str(info.field_name), too_long(tokens, longest, info), "context_length_exceeded")
@@ -158,7 +158,7 @@ class GenerationRequest(LogitsFields, ABC):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        if any(not each for each in self.stop):
+        if any(not item for item in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
         self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
         self.top_k = 0 if self.top_k == -1 else min(self.top_k, MAX_ID)
@@ -223,7 +223,7 @@ class ChatCompletionRequest(GenerationRequest, ToolFields):
     @classmethod
     def _few_parts(cls, value: Any) -> Any:
         if isinstance(value, list) and len(value) <= MAX_MESSAGES:
-            contents = [each.get("content") for each in value if isinstance(each, dict)]
+            contents = [item.get("content") for item in value if isinstance(item, dict)]
             if sum(len(content) for content in contents if isinstance(content, list)) > MAX_MESSAGES:
                 raise ValueError(f"they have more than {MAX_MESSAGES:,} parts")
         return value

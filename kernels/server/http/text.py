@@ -67,8 +67,8 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     given = [config.get("eos_token_id")]
     if directory is not None and (directory / "generation_config.json").is_file():
         given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
-    ids = [each for one in given for each in (one if isinstance(one, list) else [one])]
-    return frozenset(each for each in ids if isinstance(each, int) and each >= 0)
+    ids = [item for one in given for item in (one if isinstance(one, list) else [one])]
+    return frozenset(token_id for token_id in ids if isinstance(token_id, int) and token_id >= 0)
 
 
 class ModelText:
@@ -85,9 +85,9 @@ class ModelText:
             raise ValueError(f"{directory / 'tokenizer.json'}: it cannot be read: {error}") from error
         own.no_truncation()
         own.no_padding()
-        known = {each.content for each in own.get_added_tokens_decoder().values()}
+        known = {value.content for value in own.get_added_tokens_decoder().values()}
         own.add_tokens(
-            [AddedToken(each, special=True) for each in dict.fromkeys(special.values()) if each not in known]
+            [AddedToken(value, special=True) for value in dict.fromkeys(special.values()) if value not in known]
         )
         self._own = own
         self._template = load_template(directory)
@@ -136,7 +136,7 @@ class ModelText:
         if byte := re.fullmatch("<0x([0-9A-F]{2})>", written):
             return bytes.fromhex(byte[1])
         table = byte_characters()
-        return bytes(table[each] for each in written) if set(written) <= set(table) else text.encode()
+        return bytes(table[item] for item in written) if set(written) <= set(table) else text.encode()
 
 
 class ByteText:

@@ -26,7 +26,7 @@ def longest_token(own: "Tokenizer") -> int | None:
     for any number, as WordPiece's unknown one or where spaces are dropped.
     """
     model, added = own.model, list(own.get_added_tokens_decoder().values())
-    if type(model).__name__ != "BPE" or any(each.lstrip or each.rstrip for each in added):
+    if type(model).__name__ != "BPE" or any(item.lstrip or item.rstrip for item in added):
         return None
     steps = [*_steps(own.normalizer), *_steps(own.pre_tokenizer)]
     by_bytes = any(step["type"] == "ByteLevel" for step in steps)
@@ -34,8 +34,8 @@ def longest_token(own: "Tokenizer") -> int | None:
     single = set(byte_characters() if by_bytes else [f"<0x{byte:02X}>" for byte in BYTES])
     if not (all(map(_keeps_all, steps)) and (by_bytes or model.byte_fallback) and single <= vocabulary.keys()):
         return None
-    written = max(map(len, vocabulary)) if by_bytes else max(len(each.encode()) for each in vocabulary)
-    longest = max([written, *(len(each.content.encode()) for each in added)])
+    written = max(map(len, vocabulary)) if by_bytes else max(len(item.encode()) for item in vocabulary)
+    longest = max([written, *(len(item.content.encode()) for item in added)])
     return longest * (NFC_SHRINKS if any(step["type"] == "NFC" for step in steps) else 1)
 
 

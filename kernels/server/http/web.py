@@ -95,10 +95,10 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen at the host's addresses. Raises ValueError where one is in use, or is not this machine's."""
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
-        sockets = [each.dup() for each in server.sockets]
+        sockets = [item.dup() for item in server.sockets]
         server.close()
-        for each in sockets:
-            each.listen(BACKLOG)
+        for item in sockets:
+            item.listen(BACKLOG)
     except OSError as error:
         raise ValueError(f"--host and --port: {error.strerror or error}") from error
     return sockets
@@ -132,15 +132,15 @@ def accepting(
         if listener.fileno() >= 0:
             loop.add_reader(listener, accept, listener)
 
-    for each in sockets:
-        each.setblocking(False)
-        loop.add_reader(each, accept, each)
+    for item in sockets:
+        item.setblocking(False)
+        loop.add_reader(item, accept, item)
     try:
         yield
     finally:
-        for each in sockets:
-            loop.remove_reader(each)
-            each.close()
+        for item in sockets:
+            loop.remove_reader(item)
+            item.close()
 
 
 HEAD_END = re.compile(rb"\r?\n\r?\n")

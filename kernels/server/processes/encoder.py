@@ -136,13 +136,13 @@ def serve(encoder: Encoder, connection: Connection) -> None:
         while not waiting or connection.poll():
             report.waiting = len(waiting)
             _take(encoder, connection, waiting, report)
-        late = [each for each in waiting if each.deadline < time.monotonic()]
+        late = [item for item in waiting if item.deadline < time.monotonic()]
         if late:
-            connection.send(EngineOutputs(tokens=[(each.name, None, "deadline") for each in late]))
-            waiting = deque(each for each in waiting if each not in late)
+            connection.send(EngineOutputs(tokens=[(item.name, None, "deadline") for item in late]))
+            waiting = deque(item for item in waiting if item not in late)
             continue
         batch = next_batch(waiting, encoder.pads)
-        vectors = encoder.vectors([each.ids for each in batch])
+        vectors = encoder.vectors([item.ids for item in batch])
         report.steps += 1
         report.waiting = len(waiting)
         connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, vectors, strict=True)}))
@@ -156,8 +156,8 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
     if isinstance(message, Ping):
         connection.send(EngineOutputs(report=asdict(report)))
     if isinstance(message, AbortRequest):
-        for each in [each for each in waiting if each.name == message.name]:
-            waiting.remove(each)
+        for item in [item for item in waiting if item.name == message.name]:
+            waiting.remove(item)
     elif isinstance(message, AddRequest):
         if len(message.ids) > encoder.longest:
             sentence = input_too_long(len(message.ids), encoder.longest)

@@ -60,8 +60,8 @@ def start_process(
 
 def ignore_signals() -> None:
     """Leaves SIGINT and SIGTERM to the server's main process, which tells this one to end."""
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for item in SIGNALS:
+        signal.signal(item, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 

@@ -197,7 +197,7 @@ def together(states: Sequence[EngineState]) -> EngineState:
 
 
 def _total(reports: Sequence[EngineReport]) -> EngineReport:
-    total = {each.name: sum(getattr(report, each.name) for report in reports) for each in fields(EngineReport)}
+    total = {field.name: sum(getattr(report, field.name) for report in reports) for field in fields(EngineReport)}
     return EngineReport(**total | {"megakernel_sequences": max(report.megakernel_sequences for report in reports)})
 
 

@@ -59,7 +59,7 @@ class WebProcesses:
         self._state = replace(engine.state)
         self._processes: dict[int, _Process] = {}
         self._starts = itertools.count()
-        self._restarts = [Restarts(f"web server {each}", partial(self._restart, each)) for each in range(count)]
+        self._restarts = [Restarts(f"web server {index}", partial(self._restart, index)) for index in range(count)]
         self._waiting: deque[socket.socket] = deque()
         self._next = 0
         self._draining = False

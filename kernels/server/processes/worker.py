@@ -152,7 +152,7 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
         if compiler.pending and engine.idle and not (outputs.refusals or outputs.report):
             continue
         tokens = engine.run_step()
-        token_counts = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
+        token_counts = Counter(item.request.name for item in tokens if item.request.cached and item.token is not None)
         for request, token, reason, logprobs in tokens:
             if request.name not in open_requests:
                 continue

@@ -72,7 +72,7 @@ class SchedulerLimits:
 
     def prefill_budget(self, decodes: int) -> int:
         """The tokens that chunks may have beside so many decodes, a multiple of `chunk_rows`."""
-        counted = min(each for each in (*self.mixed, self.max_num_seqs) if each >= decodes)
+        counted = min(value for value in (*self.mixed, self.max_num_seqs) if value >= decodes)
         tokens = self.mixed_step_tokens if decodes and self.mixed_step_tokens else self.max_num_batched_tokens
         room = max(tokens - counted, tokens // 2)
         return max(1, room // self.chunk_rows) * self.chunk_rows
@@ -118,14 +118,14 @@ class Scheduler:
 
     def expire(self, now: float) -> list[Token]:
         """Gives up the requests whose deadline has passed before their first step."""
-        late = [each for each in self.waiting if each.deadline < now and not each.admitted]
+        late = [item for item in self.waiting if item.deadline < now and not item.admitted]
         for request in late:
             self._finish(request, "deadline")
         return [Token(request, None, "deadline") for request in late]
 
     def next_step(self) -> Step | None:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
-        decodes = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
+        decodes = sum(item.left == 1 and item.scheduled < item.max_tokens for item in self.running)
         step, used, before = Step(), 0, self.preempted
         room, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
         for request in list(self.running):

@@ -21,8 +21,8 @@ RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 @pytest.mark.parametrize("name", ["independent", "AR(1), 0.82"])
 def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name):
     quoted, paths = quoted_shares("benchmarks.simulations.verdict_errors dependent"), 25
-    found, column = simulated(name, 95, paths), (50, 90, 95, 99).index(95)
-    for side, share in zip(("met", "missed"), found, strict=True):
+    result, column = simulated(name, 95, paths), (50, 90, 95, 99).index(95)
+    for side, share in zip(("met", "missed"), result, strict=True):
         row = quoted[f"{name}, called {side}"]
         assert agrees(share, row[column], paths)
         assert max(row) <= 0.01
@@ -62,11 +62,11 @@ def test_a_sequence_of_a_line_is_judged_by_its_own_lags():
 
 
 def in_a_row(times_ms: list[float]) -> list[ServedBatch]:
-    return [ServedBatch(0, 0, (int(1e6 * each),), 1, 1) for each in times_ms]
+    return [ServedBatch(0, 0, (int(1e6 * item),), 1, 1) for item in times_ms]
 
 
 def test_times_that_creep_towards_the_limit_are_not_met_after_a_few():
-    rising = in_a_row([90 + each / 4 for each in range(40)])
+    rising = in_a_row([90 + index / 4 for index in range(40)])
     near, far = Objective(metric="e2e", limit=100), Objective(metric="e2e", limit=1000)
     assert judge_objective(near, [rising], None) == "not_enough_samples"
     assert needed_batches(near, [rising], None) > 40
@@ -83,7 +83,7 @@ def test_measured_requests_far_from_the_limit_keep_their_verdict(name):
     objective = Objective(**outcome["objective"])
     for side, verdict in (("before", "verdict_before"), ("after", "verdict")):
         values = verify[side][0]["samples"]
-        shares = [float(each > objective.limit) for each in values]
+        shares = [float(value > objective.limit) for value in values]
         assert judge_values(objective, [values], [shares]) == outcome[verdict] in ("met", "missed")
 
 
@@ -91,13 +91,13 @@ def test_what_runs_today_depended_on_itself_on_gpus_as_the_page_says():
     runs = {path.stem: json.loads(path.read_text()).get("results", {}) for path in RESULTS.glob("*-1*b*.json")}
     before = {name: run["verify"]["before"][0] for name, run in runs.items() if run.get("verify")}
     samples = {name: each["samples"] for name, each in before.items() if each["metric"] == "ttf_n"}
-    found = {
+    result = {
         name: round(float(np.corrcoef(each[1:], each[:-1])[0, 1]), 1)
         for name, each in samples.items()
         if len(each) >= 25
     }
-    assert found.pop("llama-3.2-1b-73f6258") == 0.9
-    assert set(found.values()) == {0.6, 0.7}
+    assert result.pop("llama-3.2-1b-73f6258") == 0.9
+    assert set(result.values()) == {0.6, 0.7}
     assert "had 0.6 to 0.7, and 0.9 in [one run](results/h200/llama-3.2-1b-73f6258" in PAGE.read_text()
 
 
@@ -106,4 +106,4 @@ def test_what_processes_differ_by_does_not_count_as_dependence():
     draws, objective = np.random.default_rng(8), Objective(metric="e2e", limit=100)
     processes = [in_a_row((level + draws.random(12)).tolist()) for level in (70, 80, 90, 75, 85, 65)]
     assert judge_objective(objective, processes, None) == "met"
-    assert judge_objective(objective, [[each for served in processes for each in served]], None) == "not_enough_samples"
+    assert judge_objective(objective, [[item for served in processes for item in served]], None) == "not_enough_samples"

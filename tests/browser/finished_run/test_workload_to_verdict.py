@@ -50,18 +50,18 @@ def test_the_timeline_is_read_by_keyboard_and_pointer_and_searched(open_page, fi
     page = open_page()
     page.goto(f"{finished_run}result/#one-request")
     area = page.locator(".timeline").first
-    canvas, detail, said = area.locator("canvas"), area.locator(".timeline-detail"), area.get_by_role("status").last
+    canvas, detail, text = area.locator("canvas"), area.locator(".timeline-detail"), area.get_by_role("status").last
     expect(detail).to_contain_text("in all")
     canvas.focus()
     page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("% of the timeline")
-    first = said.inner_text()
+    expect(text).to_contain_text("% of the timeline")
+    first = text.inner_text()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(said).not_to_have_text(first)
+    expect(text).not_to_have_text(first)
     before = wait_for(lambda: drawn(canvas), 120, "the timeline's drawing")
     page.keyboard.press("Escape")
-    expect(said).to_have_text("")
+    expect(text).to_have_text("")
     wait_for(lambda: canvas.screenshot() != before, 120, "the whole timeline, for Enter had zoomed in")
     area.get_by_role("searchbox").fill("q_proj")
     expect(area.get_by_role("status").first).to_contain_text("events")

@@ -77,7 +77,7 @@ def test_captured_graphs_follow_the_position_and_wrong_ones_give_nan(kv_len):
         torch.cuda.synchronize()
         assert torch.equal(out, call(q, k, v, position=position))
         wanted = torch.nn.functional.scaled_dot_product_attention(
-            *(each[:, : at + 1].transpose(1, 2).double() for each in (q, k, v)), enable_gqa=True
+            *(value[:, : at + 1].transpose(1, 2).double() for value in (q, k, v)), enable_gqa=True
         )
         assert torch.allclose(out.transpose(1, 2).double(), wanted, atol=0.02)
     for wrong in (-2, kv_len):

@@ -36,8 +36,8 @@ CHANGES = [{}, {"causal": False, "dtype": "fp16", "kv_dtype": "fp16"}, {"window"
 )
 def test_it_compiles_without_spills(head_dim, values, change):
     log = compile_log(SOURCE, constants(like(head_dim=head_dim, **change), dict(zip(PARAMS, values, strict=True))))
-    found = resources(log)
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    result = resources(log)
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
 

@@ -64,7 +64,7 @@ def test_a_tile_for_all_keys_is_offered_where_there_are_no_more():
 )
 def test_a_bad_argument_is_named(name, wrong):
     right = {"q": torch.zeros(1, 36, 2, 64, dtype=torch.float16)}
-    right |= {each: torch.zeros(1, 36, 1, 64, dtype=torch.float16) for each in "kv"}
+    right |= {character: torch.zeros(1, 36, 1, 64, dtype=torch.float16) for character in "kv"}
     with pytest.raises(ValueError, match=f"^{name} "):
         FlashTriton().build(BASE, {})(**right | {name: wrong})
 
@@ -85,9 +85,9 @@ def test_not_a_number_stays_in_its_sequence():
     expected = registry.variant("flash_triton").build(case, {})(q, k, v)
     for poisoned in (k, v):
         poisoned[0, 60] = torch.nan
-    found = registry.variant("flash_triton").build(case, {})(q, k, v)
-    assert torch.equal(found[:, :50], expected[:, :50])
-    assert found[:, 60:].isnan().all()
+    result = registry.variant("flash_triton").build(case, {})(q, k, v)
+    assert torch.equal(result[:, :50], expected[:, :50])
+    assert result[:, 60:].isnan().all()
 
 
 @pytest.mark.gpu

@@ -46,9 +46,9 @@ def test_shared_memory_fits_every_case_and_a_window_bounds_what_counts_as_long()
 def test_only_a_plan_lets_it_begin_before_what_precedes_it(params, monkeypatch):
     """A direct call may follow the very kernel that wrote the position."""
     launched: list[bool] = []
-    monkeypatch.setattr(nvrtc, "load", lambda *given: None)
-    monkeypatch.setattr(step_hopper_call, "Launch", lambda *given: partial(launched.append, given[-1]))
-    monkeypatch.setattr(step_hopper_call, "check_step", lambda *given: None)
+    monkeypatch.setattr(nvrtc, "load", lambda *args: None)
+    monkeypatch.setattr(step_hopper_call, "Launch", lambda *args: partial(launched.append, args[-1]))
+    monkeypatch.setattr(step_hopper_call, "check_step", lambda *args: None)
     drawn = draw(CASE, "cpu", seed=1)
     registry.variant("step_hopper").build(CASE, params)(**drawn)
     assert launched == [bool(params)]
@@ -57,8 +57,8 @@ def test_only_a_plan_lets_it_begin_before_what_precedes_it(params, monkeypatch):
 
 def test_a_model_tries_query_heads_separate_and_together() -> None:
     case = CASE.model_copy(update={"batch": 1, "heads": 12})
-    found = registry.variant("step_hopper").for_model(case)
-    assert {(each["splits"], each["parts"]) for each in found} == {(8, 3), (8, 6), (4, 6), (8, 1)}
+    result = registry.variant("step_hopper").for_model(case)
+    assert {(item["splits"], item["parts"]) for item in result} == {(8, 3), (8, 6), (4, 6), (8, 1)}
 
 
 def test_torch_leaves_other_slots_alone_and_counts_none_beyond_the_position() -> None:
@@ -76,7 +76,7 @@ def test_torch_leaves_other_slots_alone_and_counts_none_beyond_the_position() ->
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_it_passes_the_gate_on_a_gpu(dtype: Any) -> None:
     variant = registry.variant("step_hopper")
-    cases = [*check_step(dtype, True), *(each.model_copy(update={"dtype": dtype}) for each in bench_step(False))]
+    cases = [*check_step(dtype, True), *(item.model_copy(update={"dtype": dtype}) for item in bench_step(False))]
     for case, splits, separate in product(cases, step_hopper.SPLITS, (False, True)):
         parts = case.heads // case.kv_heads if separate else 1
         report = gate.check(variant, case, "cuda", {"splits": splits, "parts": parts, "pdl": separate})

@@ -104,7 +104,7 @@ def test_offsets_beyond_32_bits() -> None:
     given = inputs.draw(case, "cpu", 1)
     near, far = given, dict(given)
     for name in ("k_cache", "v_cache"):
-        first, second = (each.flatten() for each in given[name])
+        first, second = (item.flatten() for item in given[name])
         far[name] = torch.empty(2**31 + second.numel(), dtype=first.dtype)
         far[name][: first.numel()], far[name][2**31 :] = first, second
     o = attended(case, far, 2, capacity=2**31 // case.head_dim)

@@ -62,7 +62,7 @@ def run_of(
     o = torch.full_like(q, float("nan"))
     shape = shape_of(case, table.ctypes.data)
     status = kernel.run(
-        *(ctypes.c_void_p(each.data_ptr()) for each in (q, k, v, o)), case.heads,
+        *(ctypes.c_void_p(value.data_ptr()) for value in (q, k, v, o)), case.heads,
         shape.ctypes.data_as(ctypes.c_void_p), blocks, ctypes.c_long(planned.shared_bytes + LARGER), seed,
     )  # fmt: skip
     return status, o

@@ -59,8 +59,8 @@ def run_of(
     x, w = parts(case, case.passed(given)["x"]), parts(case, offered.pack(case, {}, given["w"]))
     y = torch.full((case.m, case.n), float("nan"), dtype=DTYPES[case.dtype])
     params = parameters(case, tile, x, w, given.get("bias"), given.get("residual"))
-    matrices = [(each, *each.shape, each.element_size()) for each in (x[0], w[0], y)]
-    matrices += [(each, *each.shape[:2], 1) for each in (x[2], w[2]) if each is not None]
+    matrices = [(value, *value.shape, value.element_size()) for value in (x[0], w[0], y)]
+    matrices += [(value, *value.shape[:2], 1) for value in (x[2], w[2]) if value is not None]
     if tile.dynamic:
         blocks = tile.blocks * int(params["row_tiles"] * params["column_tiles"])
     return launched(kernel, tile, matrices, params, blocks, seed), y
@@ -90,7 +90,7 @@ def run_grouped(
     y = torch.full((len(x), case.n), float("nan"), dtype=DTYPES[case.dtype])
     params = grouped_call.parameters(case, tile, len(x), given["offs"], (of_x, of_w))
     params["y"] = y.data_ptr()
-    matrices = [(each, *each.shape, each.element_size()) for each in (x, w.view(-1, case.k), y)]
+    matrices = [(value, *value.shape, value.element_size()) for value in (x, w.view(-1, case.k), y)]
     return launched(kernel, tile, matrices, params, blocks, seed), y
 
 

@@ -32,9 +32,9 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(head_dim: int, 
     """ptxas writes the code of both halves out; weights, which TMEM holds, are read 16 of 128 keys at a time."""
     planned = plan(case(head_dim=head_dim, **fields), {})
     log, code = sass(planned.source, planned.constants, ARCHITECTURE)
-    found = resources(log)
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
-    assert found.registers * THREADS <= REGISTERS
+    result = resources(log)
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
+    assert result.registers * THREADS <= REGISTERS
     products = re.findall(r"UTCHMMA (\w+)\[", code)
     assert (products.count("gdesc"), products.count("tmem")) == (2 * head_dim // 16, 2 * 128 // 16)
     names = set(re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code))
@@ -58,6 +58,6 @@ def test_drawn_cases_pass_the_gate() -> None:
         for check_case in check_cases("attention", cpu=False)
         if FLASH.serves(check_case, GPUS["b200"]) is None
     ]
-    for each in served:
-        report = gate.check(FLASH, each, "cuda", {})
-        assert report.passed, f"{each.key}: {report.sentence}"
+    for item in served:
+        report = gate.check(FLASH, item, "cuda", {})
+        assert report.passed, f"{item.key}: {report.sentence}"

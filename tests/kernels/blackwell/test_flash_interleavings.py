@@ -42,15 +42,15 @@ _, FIRST = CASES
 def notes(name: str) -> list[Note]:
     """The steps of a run in which every block of keys raises the bases."""
     case = AttentionCase(kind="prefill", head_dim=HEAD_DIM, heads=1, kv_heads=1, batch=1, **CASES[name])
-    found = noted(case, rising(inputs.draw(case, "cpu", 1)), {"slots": SLOTS})
-    return [each for each in found if each[0] not in IDLE]
+    result = noted(case, rising(inputs.draw(case, "cpu", 1)), {"slots": SLOTS})
+    return [item for item in result if item[0] not in IDLE]
 
 
 def one_warp_of_each_half(made: list[Note]) -> list[Note]:
     """The four do not meet each other, and with all of them states would be too many for long programs."""
     kept = [0, 4, 8, 9]
     left = [(kept.index(note[0]), *note[1:]) for note in made if note[0] in kept]
-    return [(*each[:3], 1, *each[4:]) if each[1] == INIT and each[3] == 4 else each for each in left]
+    return [(*item[:3], 1, *item[4:]) if item[1] == INIT and item[3] == 4 else item for item in left]
 
 
 def test_no_order_of_events_is_wrong() -> None:
@@ -76,10 +76,10 @@ def halves_share_scores(made: list[Note]) -> list[Note]:
     """The scores and weights of the second half lie where the first one's do."""
     scores = 2 * KEYS
     changed = [(*note[:4], note[4] % KEYS, *note[5:]) if note[1] == PRODUCT else note for note in made]
-    changed = [(*each[:2], each[2] % KEYS, *each[3:]) if each[1] == WEIGHTED else each for each in changed]
+    changed = [(*item[:2], item[2] % KEYS, *item[3:]) if item[1] == WEIGHTED else item for item in changed]
     return [
-        (*each[:2], each[2] % KEYS, *each[3:]) if each[1] in (READ, STORE) and each[2] < scores else each
-        for each in changed
+        (*item[:2], item[2] % KEYS, *item[3:]) if item[1] in (READ, STORE) and item[2] < scores else item
+        for item in changed
     ]
 
 

@@ -39,15 +39,15 @@ OFFERED: dict[str, list[Case]] = {
 def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran(name: str) -> None:
     variant = registry.variant(name)
     assert variant.summary.endswith("compiles, emulated, never run on the chip")
-    for each in OFFERED[name]:
-        assert [sm for sm in GENERATIONS if variant.serves(each, generation(sm)) is None] == [100]
+    for item in OFFERED[name]:
+        assert [sm for sm in GENERATIONS if variant.serves(item, generation(sm)) is None] == [100]
 
 
 def test_no_other_variant_takes_blocks_of_32_or_16() -> None:
     for fields in SERVED["gemm_blackwell_scaled"][2:]:
         for gpu in GPUS.values():
             able, _ = registry.offers(case(**fields), gpu)
-            assert [each.name for each in able] == (["gemm_blackwell_scaled"] if gpu.sm == 100 else [])
+            assert [item.name for item in able] == (["gemm_blackwell_scaled"] if gpu.sm == 100 else [])
 
 
 @pytest.mark.gpu

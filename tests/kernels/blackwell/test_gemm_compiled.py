@@ -34,9 +34,9 @@ def case(fields: dict[str, Any]) -> LinearCase:
 def instructions(source: Path, macros: Mapping[str, Any]) -> list[str]:
     """The names of the instructions of a kernel without spills, for whose registers an SM has room."""
     log, code = sass(source, macros, ARCHITECTURE)
-    found = resources(log)
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
-    assert found.registers * THREADS <= REGISTERS
+    result = resources(log)
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
+    assert result.registers * THREADS <= REGISTERS
     return re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code)
 
 

@@ -65,11 +65,11 @@ def notes(name: str) -> list[Note]:
         ends = torch.tensor(GROUPED[name], dtype=torch.int32)
         grouped = GroupedCase(rows=int(ends[-1]), experts=len(ends), n=128, k=64)
         given = inputs.draw(grouped, "cpu", 1) | {"offs": ends}
-        found = noted(grouped, grouped_tiles.tile_of(grouped, params), given)
+        result = noted(grouped, grouped_tiles.tile_of(grouped, params), given)
     else:
         case = LinearCase(**(CASES | DYNAMIC)[name])
-        found = noted(case, tile_of(case, params | {"dynamic": name in DYNAMIC}), inputs.draw(case, "cpu", 1))
-    return one_warp_of_each_epilogue(found) if pair else found
+        result = noted(case, tile_of(case, params | {"dynamic": name in DYNAMIC}), inputs.draw(case, "cpu", 1))
+    return one_warp_of_each_epilogue(result) if pair else result
 
 
 def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
@@ -77,7 +77,7 @@ def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
     kept = [0, 4, 5, 6, 10, 11]
     left = [(kept.index(note[0]), *note[1:]) for note in made if note[0] in kept]
     counted = {8: 2, 11: 5}  # readers of a drained accumulator, of an answer
-    return [(*each[:3], counted.get(each[3], each[3]), *each[4:]) if each[1] == INIT else each for each in left]
+    return [(*item[:3], counted.get(item[3], item[3]), *item[4:]) if item[1] == INIT else item for item in left]
 
 
 @pytest.mark.parametrize("name", [*CASES, *DYNAMIC, *GROUPED])
@@ -141,7 +141,7 @@ PLANTED_IN_A_PAIR: dict[str, Change] = {
 }
 PLANTED_WHERE_SENT: dict[str, Change] = {
     "scales of w that are sent reach the sender alone": lambda made: [
-        each for each in made if not (each[1] == LOAD and each[4] // BLOCK != each[0] // 3)
+        item for item in made if not (item[1] == LOAD and item[4] // BLOCK != item[0] // 3)
     ],
     "bytes of scales that are sent are announced once": with_value(EXPECT, "full", lambda size: size - 512),
     "a block sends scales while the other's products read a stage": with_value(COMMIT, "empty", lambda blocks: 1),
@@ -149,7 +149,7 @@ PLANTED_WHERE_SENT: dict[str, Change] = {
 PLANTED_WITH_SCALES: dict[str, Change] = {
     "bytes of scales are not announced": with_value(EXPECT, "full", lambda size: size - 2 * 4 * 512),
     "scales of x lie in an accumulator": lambda made: [
-        (*each[:3], each[3] - 256, *each[4:]) if each[1] == SCALES and each[3] < 256 + 16 else each for each in made
+        (*item[:3], item[3] - 256, *item[4:]) if item[1] == SCALES and item[3] < 256 + 16 else item for item in made
     ],
     "a stage is released before its scales are copied": earlier(COMMIT, "empty", SCALES),
 }
@@ -186,11 +186,11 @@ def test_a_planted_mistake_is_found(name: str, mistake: Change) -> None:
 def test_what_the_second_block_lacks_of_an_answer_is_found(step: int) -> None:
     made = notes(HANDED_OUT_TO_PAIR)
     wanted = "taken" if step == ARRIVE else "answered"
-    of_second = [each for each in made if each[1] == step and PLANTING.barrier(each, made) == wanted]
-    of_second = [each for each in of_second if each[0] >= 3 or each[2] >= BLOCK]
+    of_second = [item for item in made if item[1] == step and PLANTING.barrier(item, made) == wanted]
+    of_second = [item for item in of_second if item[0] >= 3 or item[2] >= BLOCK]
     assert of_second
     with pytest.raises(Broken):
-        check(program([each for each in made if each not in of_second]))
+        check(program([item for item in made if item not in of_second]))
 
 
 @pytest.mark.parametrize("after", [0, 1], ids=["before", "after"])

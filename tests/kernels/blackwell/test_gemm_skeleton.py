@@ -58,8 +58,8 @@ class GroupedSkeleton(GroupedBlackwellProduct):
 @pytest.mark.parametrize(("fields", "params"), CASES[1::2], ids=str)
 def test_it_compiles_for_hopper(fields: dict[str, Any], params: dict[str, Any]) -> None:
     shape = case(fields)
-    found = resources(built(SOURCE, constants(shape, tile_of(shape, params)))[0])
-    assert found.spill_stores == 0
+    result = resources(built(SOURCE, constants(shape, tile_of(shape, params)))[0])
+    assert result.spill_stores == 0
 
 
 GROUPED = GroupedCase(rows=460, experts=40, n=136, k=320, epilogue="swiglu")

@@ -28,25 +28,25 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
         monkeypatch.setenv(name, "")  # restored behind the test
     assert main(["bring-up", str(tmp_path / "here"), "--quick", "--stranger"]) == 0
     assert not Path(os.environ["KERNELS_CACHE"]).exists()
-    found = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
-    assert (found.environment.gpu_class, found.stranger) == ("cpu", True)
-    assert found.ceilings.read_tbps > 0
-    assert found.limits.shared_tbps is None
-    assert found.limits.absent["grid_barrier_us"] == "A CPU has no thread blocks."
-    assert {race.case for race in found.races} == {case.key for case in FEW}
-    assert all(race.peer_ms for race in found.races)
-    assert {proof.variant: proof.passed for proof in found.proofs}["torch_rmsnorm"] == 1
-    assert not found.stopped
-    assert not found.left_out
+    result = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
+    assert (result.environment.gpu_class, result.stranger) == ("cpu", True)
+    assert result.ceilings.read_tbps > 0
+    assert result.limits.shared_tbps is None
+    assert result.limits.absent["grid_barrier_us"] == "A CPU has no thread blocks."
+    assert {race.case for race in result.races} == {case.key for case in FEW}
+    assert all(race.peer_ms for race in result.races)
+    assert {proof.variant: proof.passed for proof in result.proofs}["torch_rmsnorm"] == 1
+    assert not result.stopped
+    assert not result.left_out
     report = (tmp_path / "here" / "bring-up.md").read_text()
-    assert found.environment.device in report
+    assert result.environment.device in report
     assert "| torch_rmsnorm | rmsnorm | 1 | 0 | 0 |" in report
     assert "- Not measured: barrier of a block, barrier of all SMs. A CPU has no thread blocks." in report
     capsys.readouterr()
     assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0
     assert " of " not in capsys.readouterr().out  # no step ran again
     again = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
-    assert again.minutes > 0.9 * found.minutes  # those of the first call count
+    assert again.minutes > 0.9 * result.minutes  # those of the first call count
 
 
 def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, capsys):
@@ -73,8 +73,8 @@ def known(env):
 
 def test_a_folder_of_entries_makes_a_gpu_known(tmp_path):
     write_entry(tmp_path / "x900.json", replace(GPUS["h200"], gpu_class="x900", name="NVIDIA X900"))
-    found = known(os.environ | {"KERNELS_GPUS": str(tmp_path)})
-    assert (found[-2], found[-1]) == ("x900", "x900")
+    result = known(os.environ | {"KERNELS_GPUS": str(tmp_path)})
+    assert (result[-2], result[-1]) == ("x900", "x900")
     stranger = known(os.environ | {"KERNELS_GPUS": str(tmp_path), "KERNELS_WITHOUT_GPUS": "all"})
     assert stranger == ["cpu", "x900", "x900"]
     entry = replace(GPUS["h200"], gpu_class="x900", name="NVIDIA X900", source="measured")

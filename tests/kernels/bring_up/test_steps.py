@@ -39,15 +39,15 @@ def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
         step("a", answer, value=[1]), step("b", raise_error), step("c", die), step("d", sleep, 0.2, long=600),
         step("e", answer, value={"two": 2}),
     ]  # fmt: skip
-    said: list[str] = []
-    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
-    assert [outcome(tmp_path, each.name).found for each in steps] == [[1], None, None, None, {"two": 2}]
+    messages: list[str] = []
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, messages.append) == []
+    assert [outcome(tmp_path, item.name).found for item in steps] == [[1], None, None, None, {"two": 2}]
     assert stopped_steps(tmp_path) == {
         "the step b": "ValueError: no such form",
         "the step c": "Its process ended with code 7.",
         "the step d": "It took more than 0 s.",
     }
-    assert len(said) == 5
+    assert len(messages) == 5
 
 
 def test_a_second_call_does_only_what_is_left(tmp_path):
@@ -57,11 +57,11 @@ def test_a_second_call_does_only_what_is_left(tmp_path):
     assert outcome(tmp_path, "one-a") is None
     run_steps(tmp_path, steps[:1], now + 900, print)
     kept = (tmp_path / "one-a.json").stat().st_mtime_ns
-    said: list[str] = []
-    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
+    messages: list[str] = []
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, messages.append) == []
     assert (tmp_path / "one-a.json").stat().st_mtime_ns == kept
     assert outcome(tmp_path, "one-b") == StepOutcome(2)
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_a_step_that_the_end_cuts_off_is_left_for_the_next_call(tmp_path):
@@ -80,8 +80,8 @@ def test_a_call_that_is_killed_ends_its_steps_and_leaves_the_rest_to_the_next(tm
     wait_for((tmp_path / "began").exists, 300, "the second step")
     first.kill()
     first.communicate(timeout=300)  # ends with the last process that has the pipe, the step's as well
-    said: list[str] = []
+    messages: list[str] = []
     steps = [step("a", die), step("b", answer, value=2)]
-    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
-    assert [outcome(tmp_path, each.name) for each in steps] == [StepOutcome(1), StepOutcome(2)]
-    assert len(said) == 1
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, messages.append) == []
+    assert [outcome(tmp_path, item.name) for item in steps] == [StepOutcome(1), StepOutcome(2)]
+    assert len(messages) == 1

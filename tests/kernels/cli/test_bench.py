@@ -28,8 +28,8 @@ ROW_FIELDS = {
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
     """Ceilings as measured once here: measuring them takes seconds and has its own test."""
-    found = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1, "bf16": 0.2}, "launch_us": 1.0}
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: found)
+    result = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1, "bf16": 0.2}, "launch_us": 1.0}
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: result)
 
 
 def test_list_names_every_variant(capsys):
@@ -37,10 +37,10 @@ def test_list_names_every_variant(capsys):
     rows = json.loads(capsys.readouterr().out)
     names = {row["variant"] for row in rows}
     assert {"sdpa_flash", "torch_linear", "int8_dynamic_cpu", "torch_rmsnorm", "eager", "compiled"} <= names
-    found = {row["variant"]: row for row in rows}
-    assert found["flash_hopper"]["gpus"] == found["megakernel_fp8"]["gpus"] == ["h200", "h100"]
-    assert (found["int8_dynamic_cpu"]["gpus"], found["flash_hopper"]["dtypes"]) == (["cpu"], ["bf16", "fp16"])
-    lacking = {name for name, row in found.items() if not row["gpus"]}
+    result = {row["variant"]: row for row in rows}
+    assert result["flash_hopper"]["gpus"] == result["megakernel_fp8"]["gpus"] == ["h200", "h100"]
+    assert (result["int8_dynamic_cpu"]["gpus"], result["flash_hopper"]["dtypes"]) == (["cpu"], ["bf16", "fp16"])
+    lacking = {name for name, row in result.items() if not row["gpus"]}
     assert lacking <= {"subquadratic"}, "a peer whose package may not be installed"
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
@@ -124,12 +124,12 @@ def test_bench_decode_offers_every_precision_beside_the_peers():
     case = ModelCase(
         model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1_000_000, bytes_per_token=2_100_000
     )
-    found = {each.name: own for each, own in _wanted(case, Options(), GPUS["h200"])}
-    assert {"eager", "compiled", "cuda_graphs", "megakernel", "megakernel_fp8", "megakernel_nvfp4"} <= set(found)
-    assert "compiled_max_autotune" not in found
-    assert found["megakernel_fp8"].weights == "fp8"
-    assert found["megakernel_fp8"].bytes_per_token == 1_100_000
-    assert found["megakernel_nvfp4"].bytes_per_token == 662_500
+    result = {each.name: own for each, own in _wanted(case, Options(), GPUS["h200"])}
+    assert {"eager", "compiled", "cuda_graphs", "megakernel", "megakernel_fp8", "megakernel_nvfp4"} <= set(result)
+    assert "compiled_max_autotune" not in result
+    assert result["megakernel_fp8"].weights == "fp8"
+    assert result["megakernel_fp8"].bytes_per_token == 1_100_000
+    assert result["megakernel_nvfp4"].bytes_per_token == 662_500
     only = Options(weights=["nvfp4"], slow_builds=True)
     weights = {each.name: own.weights for each, own in _wanted(case, only, GPUS["h200"])}
     assert weights["compiled_max_autotune"] == "bf16"
@@ -227,8 +227,8 @@ def measured_nothing(*_: object, **__: object) -> None:
 def test_ratio_is_the_best_peers_time_over_this_ones():
     case = LinearCase(m=1, n=8, k=8)
 
-    def trial(name, peer, gate, **known):
-        return Trial(op="linear", case=case, variant=name, peer=peer, lossy=False, gate=gate, **known)
+    def trial(name, peer, gate, **kwargs):
+        return Trial(op="linear", case=case, variant=name, peer=peer, lossy=False, gate=gate, **kwargs)
 
     trials = [
         trial("a", True, "pass", ms=2.0, raced=True),
@@ -252,7 +252,7 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
 
 
 def test_lower_precision_has_no_ratio_to_a_peer_in_another():
-    same, fp8 = (LinearCase(m=1, n=16, k=16, weights=each) for each in ("bf16", "fp8"))
+    same, fp8 = (LinearCase(m=1, n=16, k=16, weights=value) for value in ("bf16", "fp8"))
     known = {"gate": "pass", "ms": 1.0, "raced": True}
     trials = [
         Trial(op="linear", case=case, variant=name, peer=name == "torch", lossy=case is fp8, **known)

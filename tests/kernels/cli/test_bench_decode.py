@@ -148,8 +148,8 @@ def rows_of(model, *others):
     ]
     ceilings = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": {"fp32": 1e3}}
     options = Options(rounds=ROUNDS, seconds=600)
-    found = bench_decode._measured(options, GPUS["cpu"], ceilings, model, [(variant, CASE) for variant in variants])
-    return {row.variant: row for row in found}
+    result = bench_decode._measured(options, GPUS["cpu"], ceilings, model, [(variant, CASE) for variant in variants])
+    return {row.variant: row for row in result}
 
 
 @pytest.mark.parametrize(
@@ -167,11 +167,11 @@ def rows_of(model, *others):
     ],
 )
 def test_bench_decode_refuses_a_runner_that_does_not_do_the_work_while_it_is_timed(model, cheat, said):
-    found = rows_of(model, cheat)
-    assert found[cheat.__name__].gate == "fail"
-    assert said in found[cheat.__name__].reason
-    assert found[cheat.__name__].ratio_to_best_peer is None
-    honest = found["Paced"]
+    result = rows_of(model, cheat)
+    assert result[cheat.__name__].gate == "fail"
+    assert said in result[cheat.__name__].reason
+    assert result[cheat.__name__].ratio_to_best_peer is None
+    honest = result["Paced"]
     assert honest.gate == "pass", honest.reason
     assert (honest.rounds, honest.judged) == (ROUNDS, KEPT_BATCHES)
 

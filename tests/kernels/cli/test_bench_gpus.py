@@ -141,8 +141,8 @@ def test_the_reference_of_a_sharded_model_is_the_model_by_torchs_own_ops():
     shards = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
     known = [
-        ReferenceOutputs.of(bench_decode_run.reference(each), ids, torch.Generator().manual_seed(2))
-        for each in (whole, shards)
+        ReferenceOutputs.of(bench_decode_run.reference(value), ids, torch.Generator().manual_seed(2))
+        for value in (whole, shards)
     ]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
@@ -158,10 +158,10 @@ def test_a_sharded_models_fidelity_is_the_whole_models():
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8)
     whole = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
     shards = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "bf16")
-    alone, both = (Exact.of(each, bench_decode_run.reference(each), case, 130) for each in (whole, shards))
+    alone, both = (Exact.of(value, bench_decode_run.reference(value), case, 130) for value in (whole, shards))
     assert torch.equal(alone.ids, both.ids)
     torch.testing.assert_close(both.logits, alone.logits, atol=1e-5, rtol=1e-5)
-    assert [each.by_torch.tokens for each in (alone, both)] == [256, 256]
+    assert [value.by_torch.tokens for value in (alone, both)] == [256, 256]
     assert 1e-7 < both.by_torch.kl < 3 * alone.by_torch.kl < 1e-2
     run = DecodeRun(registry.variant("megakernel"), case, EagerRunner(whole), "pass")
     compare([run], both, case, "bf16")
@@ -239,7 +239,7 @@ def test_an_engine_is_measured_in_as_many_processes_as_are_asked_for(tmp_path, m
     wanted = [(registry.variant(name), CASE) for name in ("eager", "vllm")]
     options = Options(rounds=15, seconds=600, processes=3)
     eager, row = bench_decode._measured(options, GPUS["cpu"], {}, model, wanted)
-    assert [(each.rounds, len(each.processes_ms)) for each in (eager, row)] == [(15, 0), (15, 3)]
+    assert [(value.rounds, len(value.processes_ms)) for value in (eager, row)] == [(15, 0), (15, 3)]
     assert (row.gate, row.ratio_to_best_peer) == ("fail", None)
     assert row.ms_low <= min(row.processes_ms) <= row.ms <= max(row.processes_ms) <= row.ms_high
     assert (row.params["attention_backend"], row.params["torch"]) == ("FLASH_ATTN", torch.__version__)

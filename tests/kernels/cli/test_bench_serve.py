@@ -22,8 +22,8 @@ CALL = ["bench", "serve", "--model", "tiny-llama"]
 @pytest.fixture(autouse=True)
 def on_one_core(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    found = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1}, "launch_us": 1.0}
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: found)
+    result = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1}, "launch_us": 1.0}
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: result)
 
 
 def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp_path: Path):
@@ -93,10 +93,10 @@ def test_a_wrong_call_is_a_sentence_before_anything_is_measured(wrong: list[str]
 
 def test_this_server_is_started_once_in_each_precision(tmp_path: Path):
     wanted = ServerSettings(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
-    found = [ours(wanted, "cuda", ["--no-megakernel"], weights) for weights in ("bf16", "int8")]
-    assert "--weights" not in found[0].command
-    assert " ".join(found[1].command).endswith("--no-megakernel --weights int8")
-    assert [each.settings["weights"] for each in found] == ["bf16", "int8"]
+    result = [ours(wanted, "cuda", ["--no-megakernel"], weights) for weights in ("bf16", "int8")]
+    assert "--weights" not in result[0].command
+    assert " ".join(result[1].command).endswith("--no-megakernel --weights int8")
+    assert [item.settings["weights"] for item in result] == ["bf16", "int8"]
 
 
 def test_answers_of_a_checkpoint_in_fp8_are_judged_by_what_each_server_rounds(tmp_path: Path):
@@ -137,7 +137,7 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     assert lowered.environment["VLLM_CACHE_ROOT"] != plain.environment["VLLM_CACHE_ROOT"]
     assert (lowered.peer, plain.peer, "KERNELS_PLAN" in plain.environment) == (False, True, False)
     eager = vllm_plugin.started_as(bench, "vllm_plugin+3eager", path)
-    assert [each.environment.get("VLLM_PROBE_EAGER") for each in (eager, lowered)] == ["1", None]
+    assert [value.environment.get("VLLM_PROBE_EAGER") for value in (eager, lowered)] == ["1", None]
     assert eager.command[-1] == lowered.command[-1]
 
 
@@ -146,14 +146,14 @@ def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_pat
     python.write_text("#!/bin/sh\necho 9.9.9\n")
     python.chmod(0o755)
     wanted = ServerSettings(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
-    found = vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
-    command = " ".join(found.command)
+    result = vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
+    command = " ".join(result.command)
     assert f"vllm.entrypoints.cli.main serve {tmp_path}/model --served-model-name mine" in command
     assert "--port 8123 --dtype bfloat16 --max-model-len 192 --max-num-seqs 32" in command
     assert command.endswith("--api-server-count=4")
-    assert (found.peer, found.settings["version"]) == (True, "9.9.9")
-    assert "--tokenizer" not in found.command
+    assert (result.peer, result.settings["version"]) == (True, "9.9.9")
+    assert "--tokenizer" not in result.command
     (tmp_path / "model" / "tokenizer").mkdir(parents=True)
     assert f"--tokenizer {tmp_path}/model/tokenizer" in " ".join(vllm(wanted, str(python), {}).command)
     lowered = vllm(wanted, str(python), {}, ["--quantization=fp8"])
-    assert (lowered.settings["weights"], "weights" in found.settings) == ("fp8", False)
+    assert (lowered.settings["weights"], "weights" in result.settings) == ("fp8", False)

@@ -33,8 +33,8 @@ def test_settled_times_have_ratios_of_their_own():
     assert {name: row.ratio_to_best_peer for name, row in rows.items()} == {
         "torch_linear": 1.0, "torch_linear_separate": 2 / 3, "skinny": 2.0, "small_gemm": 2.0,
     }  # fmt: skip
-    found = {name: row.settled.ratio_to_best_peer for name, row in rows.items() if row.settled}
-    assert found == {"torch_linear": 0.75, "torch_linear_separate": 1.0, "skinny": 1.5}
+    result = {name: row.settled.ratio_to_best_peer for name, row in rows.items() if row.settled}
+    assert result == {"torch_linear": 0.75, "torch_linear_separate": 1.0, "skinny": 1.5}
     assert " settled 2.0000 ms  1.50x" in row_line(rows["skinny"])
     assert rows["small_gemm"].settled is None
 
@@ -42,10 +42,10 @@ def test_settled_times_have_ratios_of_their_own():
 def test_a_whole_key_stands_for_its_case_alone():
     offered = cases("fused", cpu=False)
     plain = "op=rmsnorm m=16384 n=2048 residual=True dtype=bf16"
-    assert [each.key for each in select_cases(offered, [plain])] == [plain]
+    assert [case.key for case in select_cases(offered, [plain])] == [plain]
     part = "rmsnorm m=16384 n=2048 residual=True"
-    assert [each.key for each in select_cases(offered, [part])] == [plain, f"{plain} quantise=fp8"]
-    assert [each.op for each in select_cases(offered, ["lm_head m=1 ", plain])] == ["rmsnorm"] + ["lm_head"] * 10
+    assert [case.key for case in select_cases(offered, [part])] == [plain, f"{plain} quantise=fp8"]
+    assert [case.op for case in select_cases(offered, ["lm_head m=1 ", plain])] == ["rmsnorm"] + ["lm_head"] * 10
     assert select_cases(offered, [""]) == offered
 
 

@@ -69,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     def not_proven(*programs: Any) -> Any:
         raise AssertionError(f"{programs[0].layout} was not proven ahead")
 
-    nothing = SimpleNamespace(cuTensorMapEncodeTiled=lambda *given: 0, cuLaunchKernelEx=lambda *given: 0)
+    nothing = SimpleNamespace(cuTensorMapEncodeTiled=lambda *args: 0, cuLaunchKernelEx=lambda *args: 0)
     monkeypatch.setenv(nvrtc.PREBUILT, str(tmp_path))
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=module))
@@ -128,12 +128,12 @@ def test_every_variant_that_is_tried_finds_its_binary(asked: set[str]) -> None:
     model, tried = Decoder(skeleton(CONFIG, "bf16")), set()
     for case in LayerOps(model, TRAFFIC).cases():
         lower = isinstance(case, LinearCase | LmHeadCase)
-        for each in (case, case.model_copy(update={"weights": "fp8"})) if lower else (case,):
-            for variant in registry.offers(each, H200)[0]:
-                for params in variant.space(each):
-                    for more in ({}, *variant.for_model(each)):
-                        if variant.cuda_builds(each, {**params, **more}, H200):
-                            runs(variant, each, {**params, **more})
+        for item in (case, case.model_copy(update={"weights": "fp8"})) if lower else (case,):
+            for variant in registry.offers(item, H200)[0]:
+                for params in variant.space(item):
+                    for more in ({}, *variant.for_model(item)):
+                        if variant.cuda_builds(item, {**params, **more}, H200):
+                            runs(variant, item, {**params, **more})
                             tried.add(variant.name)
     assert tried >= {"skinny", "skinny_fp8", "small_gemm", "gemm_hopper", "flash_hopper", "decode_hopper"}
     assert tried >= {"step_hopper", "lm_head_skinny", "lm_head_skinny_fp8"}
@@ -149,11 +149,11 @@ def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
         bound = BoundVariants(ops, H200, packed)
         memory = torch.zeros(size(shape, pages), dtype=torch.uint8)
         PackedPass(model, bound, backend.state, shape, views(memory, shape, pages), head)
-        for found in filter(None, bound._found.values()):
-            if found.variant.cuda_builds(found.case, found.params, H200):
-                met[found.variant.name, found.case, str(found.params)] = found
-    for found in met.values():
-        runs(found.variant, found.case, found.params)
+        for result in filter(None, bound._found.values()):
+            if result.variant.cuda_builds(result.case, result.params, H200):
+                met[result.variant.name, result.case, str(result.params)] = result
+    for result in met.values():
+        runs(result.variant, result.case, result.params)
     assert {name for name, *_ in met} == {"skinny", "lm_head_skinny", "small_gemm", "gemm_hopper", "step_hopper"}
     assert asked
 
@@ -165,7 +165,7 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     class Packed(Exception):
         """The kernel is loaded."""
 
-    def pack(*given: Any) -> Any:
+    def pack(*args: Any) -> Any:
         raise Packed
 
     monkeypatch.setattr("kernels.megakernel.host.machine.pack", pack)
@@ -202,22 +202,22 @@ def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
         token = torch.zeros(TRAFFIC.batch, 1, dtype=torch.int64)
         state = State(TRAFFIC.batch, 64, cos, sin, made.cache(TRAFFIC.batch, 64), token[0], token)
         Pass(made, bound, state, 64, whole=False, rank=number)
-        for found in filter(None, bound._found.values()):
-            if found.variant.cuda_builds(found.case, found.params, H200):
-                runs(found.variant, found.case, found.params)
+        for result in filter(None, bound._found.values()):
+            if result.variant.cuda_builds(result.case, result.params, H200):
+                runs(result.variant, result.case, result.params)
     assert {name.partition("-")[0] for name in asked} >= {"decode", "skinny", "small"}
 
 
 def test_every_source_of_a_variant_is_some_variants_build() -> None:
     folders = [Path(str(room.__file__)).parent for room in (attention, blackwell, fft, gemm)]
-    found = set()
+    result = set()
     for op in GROUPS["library"]:
         for case in check_cases(op, False):
             for gpu in (H200, GPUS["b200"]):
                 for variant in registry.offers(case, gpu)[0]:
                     for params in variant.space(case):
-                        found |= {cuda_build.source for cuda_build in variant.cuda_builds(case, params, gpu)}
-    assert found == {path for folder in folders for path in folder.glob("*.cu")}
+                        result |= {cuda_build.source for cuda_build in variant.cuda_builds(case, params, gpu)}
+    assert result == {path for folder in folders for path in folder.glob("*.cu")}
 
 
 def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
@@ -236,25 +236,25 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over two GPUs of the tiles of each one's columns."""
-    monkeypatch.setattr("kernels.server.execution.compiling.megakernels", lambda *given, **more: [])
+    monkeypatch.setattr("kernels.server.execution.compiling.megakernels", lambda *args, **kwargs: [])
     config = CONFIGS["qwen3-moe"] | {"moe_intermediate_size": 48 * size}
     builds = served_builds(config, GPUS["h200"], RequestedSize(64, 4), tensor_parallel_size=size)
     macros = [dict(build.defines) for build in builds if isinstance(build, Build) and build.source.name == "grouped.cu"]
     of_check = {("kNone", 0)}  # tiles are timed beside rows when they are made
-    assert {(each["EPILOGUE"], each["TILED"]) for each in macros} == {("kNone", 1), ("kSwiglu", 1), *of_check}
+    assert {(macro["EPILOGUE"], macro["TILED"]) for macro in macros} == {("kNone", 1), ("kSwiglu", 1), *of_check}
 
 
 def test_what_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
     """Real builds and a proof, some of which are lost. What cannot be proven is said, and leaves no file."""
     proof = Proof(shape_of(CONFIG), Layout(sms=6))
-    monkeypatch.setattr("kernels.cli.builds.served_builds", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds._tried", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds._prompts", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given, **more: [(occupancy.EMPTY_BUILD, proof)])
+    monkeypatch.setattr("kernels.cli.builds.served_builds", lambda *args: ())
+    monkeypatch.setattr("kernels.cli.builds._tried", lambda *args: ())
+    monkeypatch.setattr("kernels.cli.builds._prompts", lambda *args: ())
+    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *args, **kwargs: [(occupancy.EMPTY_BUILD, proof)])
     folder = tmp_path / "made"
     command = ["compile", "--into", str(folder), "--model", "llama-3.2-1b", "--jobs", "1"]
     assert main(command) == 0
-    made = {each.name: each.stat().st_mtime_ns for each in folder.iterdir()}
+    made = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert {name.partition("-")[0] for name in made} == {"empty", "limits", "proof"}
     lost = occupancy.EMPTY_BUILD
     (folder / lost.name).unlink()

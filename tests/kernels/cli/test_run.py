@@ -96,7 +96,7 @@ def test_a_plan_for_two_gpus_gets_a_model_in_two_shards(directory, capsys, monke
 
 
 def test_a_model_that_does_not_fit_is_one_sentence(directory, capsys, monkeypatch):
-    def full(*given: Any, **more: Any) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.\nMore.")
 
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)

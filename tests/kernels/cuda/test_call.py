@@ -75,8 +75,8 @@ def test_a_second_call_prepares_nothing_and_new_outputs_need_no_new_check(double
 def test_new_outputs_need_no_new_check(doubled: Doubled) -> None:
     x = torch.arange(6.0)
     held = [doubled(x) for _ in range(3)]
-    assert all(torch.equal(each, 2 * x) for each in held)
-    assert len({each.data_ptr() for each in held}) == 3
+    assert all(torch.equal(item, 2 * x) for item in held)
+    assert len({item.data_ptr() for item in held}) == 3
     assert doubled.prepared == [True]
 
 
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
 def test_a_key_tells_addresses_and_values_apart_wherever_they_lie(read: Any) -> None:
     x, other = torch.zeros(2, 6), torch.zeros(2, 6)
     different = [(x,), (other,), (None,), (1.5,), ((x, other),), ((other, x),), (Rows(x, None),), (Rows(x, x[:1]),)]
-    assert len({read(each) for each in different}) == len(different)
+    assert len({read(item) for item in different}) == len(different)
     assert read(([x, other],)) == read(((x, other),))
     assert read((torch.nn.Parameter(x, requires_grad=False),)) == read((x,))
     assert read((Rows(x, x),)) != read((Rows(x, x[:1]),))
@@ -147,21 +147,21 @@ def test_keys_tell_right_calls_apart() -> None:
     """Of fp8 products: rows, strides, operands, scales and biases; of a decode step: arguments, capacity, positions."""
     x, w, scales, bias = torch.zeros(4, 32), torch.zeros(2, 6, 32), torch.zeros(2, 6, 1), torch.zeros(2, 6)
     calls = [
-        (out, (rows, scales[at, : len(out)]), (each[:, :16], scales[of]), *rest)
+        (out, (rows, scales[at, : len(out)]), (value[:, :16], scales[of]), *rest)
         for out in (torch.zeros(4, 6), torch.zeros(2, 6))
         for rows in (x[: len(out), :16], x.view(8, 16)[: len(out)])
         for at, of in ((0, 0), (0, 1), (1, 0))
-        for each in (w[0], w[1])
+        for value in (w[0], w[1])
         for rest in ((), (bias[0],), (bias[1],))
     ]
-    assert len({_with_contiguous_scales(each) for each in calls}) == len(calls)
+    assert len({_with_contiguous_scales(item) for item in calls}) == len(calls)
     memory = torch.zeros(2, 4096)
     first = [memory[0, 64 * at : 64 * at + 64] for at in range(7)]
     calls = [[each if at != other else each + 0 for at, each in enumerate(first)] for other in range(7)]
     longer = [*first[:4], memory[0, 256:384], memory[0, 320:448], first[6]]
     one_position = [*first[:6], first[6][:1]]
-    found = {contiguous_layout(each) for each in (first, *calls, longer, one_position)}
-    assert len(found) == 10
+    result = {contiguous_layout(value) for value in (first, *calls, longer, one_position)}
+    assert len(result) == 10
     assert contiguous_layout([*first, None]) == contiguous_layout(first)
 
 
@@ -171,7 +171,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first(doubled: Doubled) -> 
         doubled(x[at:])
     assert len(doubled._calls) == CALLS_KEPT
     outputs = [doubled(x) for _ in range(OUTPUTS_KEPT + 3)]
-    assert all(len(each.bound) <= OUTPUTS_KEPT for each in doubled._calls._entries.values())
+    assert all(len(entry.bound) <= OUTPUTS_KEPT for entry in doubled._calls._entries.values())
     assert len(outputs) == OUTPUTS_KEPT + 3
     kept: BoundedCache[int] = BoundedCache(2)
     for key in ("a", "b", "b", "c"):
@@ -182,10 +182,10 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first(doubled: Doubled) -> 
 def test_no_argument_or_output_is_kept_alive(doubled: Doubled) -> None:
     x = torch.arange(6.0)
     y = doubled(x)
-    gone = [weakref.ref(each) for each in (x, y)]
+    gone = [weakref.ref(value) for value in (x, y)]
     del x, y
     gc.collect()
-    assert [each() for each in gone] == [None, None]
+    assert [item() for item in gone] == [None, None]
 
 
 @pytest.mark.gpu

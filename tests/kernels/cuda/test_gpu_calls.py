@@ -63,13 +63,13 @@ def tensors(outputs: Any) -> tuple[torch.Tensor, ...]:
 
 def poisoned(outputs: Any) -> Any:
     """Outputs of the same shapes and strides, every byte set."""
-    found = tuple(
+    result = tuple(
         torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
         for tensor in tensors(outputs)
     )
-    for each in found:
-        each.untyped_storage().fill_(0x7F)
-    return found if isinstance(outputs, tuple) else found[0]
+    for item in result:
+        item.untyped_storage().fill_(0x7F)
+    return result if isinstance(outputs, tuple) else result[0]
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -92,9 +92,9 @@ def test_every_way_to_call_gives_the_same(name: str, case: Case) -> None:
     other = torch.cuda.Stream()
     other.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(other):
-        found = function(**arguments)
+        result = function(**arguments)
     other.synchronize()
-    assert_same(found, expected)
+    assert_same(result, expected)
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=IDS)
@@ -133,10 +133,10 @@ def test_an_address_that_is_freed_and_used_again_with_another_row_stride() -> No
     for x in (dense, spread, dense, spread[:200], spread):
         expected = x.float() @ arguments["w"].float().T
         for out in (None, torch.empty(len(x), 256, dtype=torch.bfloat16, device="cuda")):
-            found = function(x, arguments["w"], out=out)
-            torch.testing.assert_close(found.float(), expected, rtol=2e-2, atol=0.5)
+            result = function(x, arguments["w"], out=out)
+            torch.testing.assert_close(result.float(), expected, rtol=2e-2, atol=0.5)
         out = torch.empty(len(x), 256, dtype=torch.bfloat16, device="cuda")
-        torch.testing.assert_close(function.unchecked(x, arguments["w"], out=out), found, rtol=0, atol=0)
+        torch.testing.assert_close(function.unchecked(x, arguments["w"], out=out), result, rtol=0, atol=0)
 
 
 def test_a_wrong_output_is_named() -> None:

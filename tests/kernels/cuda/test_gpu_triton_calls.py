@@ -59,8 +59,8 @@ def several(outputs: Any) -> tuple[Tensor, ...]:
 
 def written(outputs: Any, arguments: dict[str, Any]) -> list[Tensor]:
     """The bytes of all that a call writes: the outputs, and a cache that it appends to."""
-    found = *several(outputs), *(arguments[name] for name in ("k_cache", "v_cache") if name in arguments)
-    return [each.contiguous().view(torch.uint8).clone() for each in found]
+    result = *several(outputs), *(arguments[name] for name in ("k_cache", "v_cache") if name in arguments)
+    return [item.contiguous().view(torch.uint8).clone() for item in result]
 
 
 def by_triton(name: str, case: Case, params: dict[str, Any], arguments: dict[str, Any]) -> list[Tensor]:

@@ -43,7 +43,7 @@ class Driver:
     def cuLaunchKernelEx(self, config, function, arguments, extra):
         seen = config._obj
         attributes = [(seen.attributes[at].id, seen.attributes[at].value[0]) for at in range(seen.attribute_count)]
-        values = [ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments._obj]
+        values = [ctypes.cast(item, ctypes.POINTER(ctypes.c_int64))[0] for item in arguments._obj]
         self.seen.append(
             (repr(function), list(seen.grid), list(seen.block), seen.shared_bytes, seen.stream, attributes, values)
         )

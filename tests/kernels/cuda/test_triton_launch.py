@@ -62,16 +62,16 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(name, case
     outputs = call.outputs if isinstance(call.outputs, tuple) else (call.outputs,)
     new = tuple(torch.empty_like(output) for output in outputs)
     launches: list[Any] = []
-    monkeypatch.setattr(triton_launch, "Launch", lambda *given: launches.append(given))
+    monkeypatch.setattr(triton_launch, "Launch", lambda *args: launches.append(args))
     kernel.launch(call.grid, 7, new if isinstance(call.outputs, tuple) else new[0])
     _, grid, threads, arguments, stream, _, pdl = launches[0]
     assert (grid, threads, stream, pdl) == (call.grid, 32 * call.options["num_warps"], 7, params.get("pdl", False))
 
     replaced = {id(each): other for each, other in zip(outputs, new, strict=True)}
-    expected = [replaced.get(id(each), each) for each in triton.passed(call.arguments)]
-    addresses = [each.data_ptr() if isinstance(each, Tensor) else each for each in expected]
-    given = [np.float32(each) if isinstance(each, float) else each for each in [*addresses, 0, 0]]
-    assert [float(argument) for argument in arguments] == [float(each) for each in given]
+    expected = [replaced.get(id(item), item) for item in triton.passed(call.arguments)]
+    addresses = [item.data_ptr() if isinstance(item, Tensor) else item for item in expected]
+    given = [np.float32(item) if isinstance(item, float) else item for item in [*addresses, 0, 0]]
+    assert [float(argument) for argument in arguments] == [float(item) for item in given]
     declared = [BYTES[kind] for kind in re.findall(r"\.param \.(\w+)[^,)]*_param_\d+", compiled.asm["ptx"])]
     held = [ctypes.sizeof(packed_argument(argument)) for argument in arguments]
     assert len(held) == len(declared)
@@ -152,8 +152,8 @@ def append_call(draw: Any, memory: Tensor) -> dict[str, Any]:
 
 
 def rope_call(draw: Any, memory: Tensor) -> dict[str, Any]:
-    found = append_call(draw, memory)
-    return {name: found[name] for name in ("q", "k", "cos", "sin")}
+    result = append_call(draw, memory)
+    return {name: result[name] for name in ("q", "k", "cos", "sin")}
 
 
 def gated_call(draw: Any, memory: Tensor) -> dict[str, Any]:
@@ -191,14 +191,14 @@ def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case,
     def differ(data: Any) -> None:
         first, second = make(data.draw, memory), make(data.draw, memory)
         changed = [first | {name: second[name]} for name in second]
-        for each in changed if "k_cache" in second else ():
-            other = "k_cache" if each["v_cache"] is first["v_cache"] else "v_cache"
-            each["k_cache"] = each["v_cache"] = each[other]  # of equal strides
+        for item in changed if "k_cache" in second else ():
+            other = "k_cache" if item["v_cache"] is first["v_cache"] else "v_cache"
+            item["k_cache"] = item["v_cache"] = item[other]  # of equal strides
         with pytest.MonkeyPatch.context() as monkeypatch:
             calls = prepared_calls(monkeypatch)
             function = variant.build(case, {})
-            for each in (first, *changed):
-                function._prepare(False, 7, None, **each)
+            for value in (first, *changed):
+                function._prepare(False, 7, None, **value)
         launched = [_launched(call, memory) for call in calls]
         for at, each in enumerate(changed, start=1):
             for key in (function.open_layout, identity):
@@ -211,9 +211,9 @@ def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case,
 def _launched(call: Any, memory: Tensor) -> Any:
     """What decides a launch: the grid, what Triton compiles for, and the values that are passed."""
     triton, begin, values = Specialised(call), memory.data_ptr(), []
-    for each in triton.passed(call.arguments):
-        inside = isinstance(each, Tensor) and begin <= each.data_ptr() < begin + memory.nbytes
-        values.append(each.data_ptr() if inside else None if isinstance(each, Tensor) else each)
+    for item in triton.passed(call.arguments):
+        inside = isinstance(item, Tensor) and begin <= item.data_ptr() < begin + memory.nbytes
+        values.append(item.data_ptr() if inside else None if isinstance(item, Tensor) else item)
     return tuple(call.grid), str(triton.specialisation), values
 
 
@@ -222,7 +222,7 @@ def test_an_append_by_names_in_any_order_is_read_as_one_by_position(monkeypatch:
     function, arguments = registry.variant("rope_triton").build(case, {}), drawn(case)
     monkeypatch.setattr("kernels.cuda.call.current_stream", lambda: (0, 7))
     monkeypatch.setattr(function, "open_layout", lambda given: read.append([*map(id, given)]))
-    monkeypatch.setattr(function, "_prepare", lambda *given, **named: Prepared(lambda: None, lambda _: launch_nothing))
+    monkeypatch.setattr(function, "_prepare", lambda *args, **named: Prepared(lambda: None, lambda _: launch_nothing))
     ordered = [arguments[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")]
     for values, named in ((ordered, {}), ([], dict(reversed(arguments.items()))), (ordered, {"page_table": None})):
         function.unchecked(*values, **named, out=arguments["q"])
@@ -248,10 +248,10 @@ def test_a_wrong_output_is_named(out: Any, said: str) -> None:
 def test_constants_and_ones_are_left_out_wherever_they_lie() -> None:
     source = SimpleNamespace(signature={"x": ("*bf16", "constexpr", ("i32", "fp32")), "n": "i32", "C": "constexpr"})
     x = torch.zeros(4, dtype=torch.bfloat16)
-    found = list(leaves(((x, 1, (3, 0.5)), 7, 99), source))
-    assert found[0][0] is x
-    assert [kind for _, kind in found] == ["*bf16", "i32", "fp32", "i32"]
-    assert [value for value, _ in found[1:]] == [3, 0.5, 7]
+    result = list(leaves(((x, 1, (3, 0.5)), 7, 99), source))
+    assert result[0][0] is x
+    assert [kind for _, kind in result] == ["*bf16", "i32", "fp32", "i32"]
+    assert [value for value, _ in result[1:]] == [3, 0.5, 7]
 
 
 class Jit:
@@ -284,9 +284,9 @@ def test_a_kernel_that_needs_more_than_arguments_is_refused(metadata: dict[str, 
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
 def test_what_is_kept_of_a_call_holds_none_of_its_tensors(name, case, params, monkeypatch):
     def compiled(kernel: Any, arguments: Any, outputs: Any, **options: Any) -> Any:
-        found = Jit()
-        found.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source
-        return pack_launch(found, arguments, outputs, 99)
+        result = Jit()
+        result.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source
+        return pack_launch(result, arguments, outputs, 99)
 
     def kept() -> Any:
         arguments = drawn(case)

@@ -28,7 +28,7 @@ class Given:
 
 def prepared_calls(monkeypatch: pytest.MonkeyPatch) -> list[Given]:
     """The calls that are prepared from now on. Triton launches them."""
-    found: list[Given] = []
+    result: list[Given] = []
 
     def by_triton(
         kernel: Any,
@@ -40,13 +40,13 @@ def prepared_calls(monkeypatch: pytest.MonkeyPatch) -> list[Given]:
         **options: Any,
     ) -> Prepared:
         outputs = allocate()
-        found.append(Given(kernel, grid, outputs, arguments(outputs), options))
+        result.append(Given(kernel, grid, outputs, arguments(outputs), options))
         bind = lambda made: lambda: kernel[grid](*arguments(made), **options)  # noqa: E731
         return Prepared(allocate, bind, workspace=workspace, holds=arguments)
 
     for module in MODULES:
         monkeypatch.setattr(module, "prepared", by_triton)
-    return found
+    return result
 
 
 class Specialised:

@@ -120,7 +120,7 @@ def convolved(case: FftConvCase, config: FftConfig, given: dict[str, torch.Tenso
     y, total = torch.full_like(given["u"], float("nan")), case.batch * case.width
     words = torch.full((total, config.outer, config.points), -1, dtype=torch.int32)
     exponents = torch.full((total, config.points // config.strip), -1, dtype=torch.int32)
-    params["y"], params["workspace"], params["exponents"] = (each.data_ptr() for each in (y, words, exponents))
+    params["y"], params["workspace"], params["exponents"] = (value.data_ptr() for value in (y, words, exponents))
     strips, size = exponents.numel(), ctypes.c_long(config.outer_shared_bytes)
     if config.outer > 1:
         ran(fft_tiles.OUTER, OUTER_ENTRY, config.outer_macros(case), params, strips, size, 1)

@@ -72,7 +72,7 @@ def test_an_append_divides_by_the_scales_and_saturates(case, kind):
     expected, _ = gate.expect(variant("rope_triton"), case, {}, drawn, (kind, 3), ReferenceCache())
     wide = {name: drawn[name].float() for name in CACHES}
     answer = RopeAppend()(**drawn | wide)
-    assert max(float(each[case.written_slots(drawn)].abs().max()) for each in wide.values()) == 448
+    assert max(float(value[case.written_slots(drawn)].abs().max()) for value in wide.values()) == 448
     rounded = {name: cache.to(torch.float8_e4m3fn) for name, cache in wide.items()}
     comparisons = [*expected.compare_all(outputs_of(case, drawn | rounded, answer), "")]
     assert comparisons

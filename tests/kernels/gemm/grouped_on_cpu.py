@@ -25,10 +25,10 @@ def on_cpu(case: GroupedCase, params: dict[str, Any]) -> Callable[..., torch.Ten
     grid, threads = grouped_few_call.grid_of(case, k_warps), 32 * grouped_few_call.WARPS
 
     def product(
-        x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, most: int | None = None, **more: torch.Tensor
+        x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, most: int | None = None, **kwargs: torch.Tensor
     ) -> torch.Tensor:
         y = torch.full((case.rows, case.n), float("nan"), dtype=DTYPES[case.dtype])
-        given, shared = grouped_few_call.parameters(case, most, stream=w, x=x, offs=offs, y=y, **more)
+        given, shared = grouped_few_call.parameters(case, most, stream=w, x=x, offs=offs, y=y, **kwargs)
         address = given.ctypes.data_as(ctypes.c_void_p)
         assert kernel.run(address, *grid, threads, ctypes.c_long(shared)) == 0
         return y

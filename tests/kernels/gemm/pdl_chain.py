@@ -20,8 +20,8 @@ def assert_same_bits(variant: Variant, case, x: torch.Tensor, weight, residual: 
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = chain({"pdl": True})
+        result = chain({"pdl": True})
     for _ in range(20):
-        found.zero_()
+        result.zero_()
         graph.replay()
-        assert torch.equal(found, expected)
+        assert torch.equal(result, expected)

@@ -45,8 +45,8 @@ def test_products_of_few_rows_compile_without_spills(weights: str, rows: int, ep
 @pytest.mark.parametrize("epilogue", ["none", "swiglu"])
 def test_any_number_of_experts_has_room(epilogue: str) -> None:
     for experts in range(1, grouped_hopper.MAX_EXPERTS + 1):
-        found, shared_bytes = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
-        assert found["STAGES"] >= 3
+        result, shared_bytes = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
+        assert result["STAGES"] >= 3
         assert shared_bytes <= MAX_SHARED_BYTES
 
 
@@ -183,9 +183,9 @@ def tiles_of(scheduler: ctypes.CDLL, ends: list[int], blocks: int) -> list[np.nd
     row_ends = np.array(ends, np.int32)
     params = np.zeros((), grouped_tiles.PARAMS)
     params["offs"], params["rows"], params["column_pairs"] = row_ends.ctypes.data, ROWS, COLUMN_PAIRS
-    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, schedule)]
+    pointers = [ctypes.c_void_p(value.ctypes.data) for value in (params, schedule)]
     assert scheduler.run(pointers[0], blocks, pointers[1], MAX_TILES) == 0
-    return [each[each[:, 0] >= 0] for each in schedule]
+    return [item[item[:, 0] >= 0] for item in schedule]
 
 
 def is_right(ends: list[int], blocks: list[np.ndarray]) -> bool:
@@ -198,7 +198,7 @@ def is_right(ends: list[int], blocks: list[np.ndarray]) -> bool:
             fits = first[expert] <= row < end <= clamped[expert] and end - row <= width <= 256
             if not fits or column // 128 % 2 != block % 2:
                 return False
-            counted.update((each, column) for each in range(row, end))
+            counted.update((index, column) for index in range(row, end))
     each_once = {(row, 128 * column) for row in range(clamped[-1]) for column in range(2 * COLUMN_PAIRS)}
     lengths = [len(tiles) for tiles in blocks]
     return counted == Counter(each_once) and max(lengths) - min(lengths) <= 1

@@ -31,8 +31,8 @@ def case(**fields: Any) -> LinearCase:
 def test_it_compiles_without_spills(epilogue: str) -> None:
     shape = case(epilogue=epilogue)
     tile = tile_of(shape, {"columns": 192 if epilogue == "bias" else 256, "stages": 4})
-    found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    result = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
 
@@ -44,8 +44,8 @@ def test_it_compiles_without_spills(epilogue: str) -> None:
 def test_turns_compile_without_spills(fields: dict[str, Any], params: dict[str, Any]) -> None:
     tile = tile_of(shape := case(**fields), params | {"ping_pong": True})
     assert tile.shared_bytes <= MAX_SHARED_BYTES
-    found = resources(log := compile_log(hopper_call.PING_PONG, hopper_call.constants(shape, tile)))
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    result = resources(log := compile_log(hopper_call.PING_PONG, hopper_call.constants(shape, tile)))
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
 
@@ -62,13 +62,13 @@ def test_every_tile_of_the_space_fits(epilogue: str) -> None:
 def test_the_first_tile_fills_the_last_wave_and_turns_are_tried_where_each_has_a_tile() -> None:
     assert space(case(n=6144, k=4096))[0]["columns"] == 192
     assert space(case(m=8192, n=8192, k=8192))[0]["columns"] == 256
-    assert not any(each.get("ping_pong") for each in space(case()))
+    assert not any(item.get("ping_pong") for item in space(case()))
     large = case(m=8192, n=8192, k=8192)
-    assert [each["columns"] for each in space(large) if each.get("ping_pong")] == [192, 128]
+    assert [item["columns"] for item in space(large) if item.get("ping_pong")] == [192, 128]
     for fields in ({"epilogue": "bias"}, {"weights": "fp8", "scales": "block"}):
-        assert not any(each.get("ping_pong") for each in space(large.model_copy(update=fields)))
+        assert not any(item.get("ping_pong") for item in space(large.model_copy(update=fields)))
     both = space(large.model_copy(update={"weights": "fp8", "scales": "row"}))
-    assert not any(each.get("ping_pong") and each.get("promote") for each in both)
+    assert not any(item.get("ping_pong") and item.get("promote") for item in both)
 
 
 def test_gate_and_up_lie_interleaved() -> None:
@@ -88,8 +88,8 @@ def _gate(shape: LinearCase, params: dict[str, Any]) -> None:
 @pytest.mark.parametrize("shape", [(300, 264, 328), (1, 8, 8), (1029, 1536, 1024)])
 def test_it_is_right(epilogue: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
-    for params in space(found := case(m=m, n=n, k=k, epilogue=epilogue)):
-        _gate(found, params)
+    for params in space(result := case(m=m, n=n, k=k, epilogue=epilogue)):
+        _gate(result, params)
 
 
 @pytest.mark.gpu
@@ -169,7 +169,7 @@ def test_a_plan_for_short_prompts_serves_long_ones_and_keeps_wrong_names():
     case = LinearCase(m=128, n=3072, k=2048)
     longer, variant = case.model_copy(update={"m": 256}), registry.variant("small_gemm")
     every = ({name: getattr(config, name) for name in small.CONFIG_PARAMS} for config in configs(case))
-    params = next(each for each in every if variant.resized(longer, each) != each)
+    params = next(item for item in every if variant.resized(longer, item) != item)
     ops = [planned_op(case, "small_gemm", params)]
     for variants in (BoundVariants(ops, H200), PlannedLinear(ops, H200).variants):
         planned = variants.planned(longer)

@@ -30,8 +30,8 @@ def test_it_compiles_without_spills(scales: Scales, promote: bool, epilogue: str
     shape = case(scales=scales, epilogue=epilogue)
     stages = 3 if epilogue == "bias" and scales != "tensor" else 4
     tile = tile_of(shape, {"columns": 256, "stages": stages, "promote": promote})
-    found = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    result = resources(log := compile_log(hopper_call.SOURCE, hopper_call.constants(shape, tile)))
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
 
@@ -49,7 +49,7 @@ def test_scaled_operands_hold_what_they_are_made_from(scales: Scales) -> None:
 def test_long_sums_and_blocks_try_promotion_first() -> None:
     assert tile_of(case(k=14_336), {}).promote
     assert not tile_of(case(k=4096), {}).promote
-    assert all(each["promote"] for each in space(case(dtype="fp16")))
+    assert all(item["promote"] for item in space(case(dtype="fp16")))
     assert all(tile_of(case(scales="block"), params).promote for params in space(case(scales="block")))
 
 

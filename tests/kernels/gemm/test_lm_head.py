@@ -23,9 +23,9 @@ VARIANTS = (
 
 def settings(m, temperature=1.0, top_p=1.0, device="cpu"):
     """Alike for all rows but for their seeds."""
-    found = {"temperature": torch.full((m,), temperature), "top_p": torch.full((m,), top_p), "seed": torch.arange(m)}
-    found |= {"stream": torch.zeros(m, dtype=torch.int64), "index": torch.full((m,), 7)}
-    return {name: value.to(device) for name, value in found.items()}
+    result = {"temperature": torch.full((m,), temperature), "top_p": torch.full((m,), top_p), "seed": torch.arange(m)}
+    result |= {"stream": torch.zeros(m, dtype=torch.int64), "index": torch.full((m,), 7)}
+    return {name: value.to(device) for name, value in result.items()}
 
 
 def by_torch(logits, given, top_k):
@@ -42,8 +42,8 @@ def test_a_draw_follows_the_probabilities_of_those_kept(draw):
     share = torch.softmax(logits[0, :4].double() / 0.8, dim=0)
     assert ids.max() == 2  # 0.95 is reached by three
     wanted = share[:3] / share[:3].sum()
-    found = torch.bincount(ids, minlength=3) / 8_000
-    assert (found - wanted).abs().max() < 4 * (0.25 / 8_000) ** 0.5
+    result = torch.bincount(ids, minlength=3) / 8_000
+    assert (result - wanted).abs().max() < 4 * (0.25 / 8_000) ** 0.5
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
@@ -61,9 +61,9 @@ def test_torch_draws_the_tokens_of_the_reference(top_p):
     logits[8:16, 5:9] = float("nan")
     logits[16, 3], logits[17, :290], logits[18] = float("inf"), -float("inf"), float("nan")
     given = settings(40, 0.9, top_p)
-    found, expected = by_torch(logits, given, 20), op.sample(logits, given, 20)
-    assert (found >= 0).sum() > 35
-    assert torch.equal(found[found >= 0], expected[found >= 0])
+    result, expected = by_torch(logits, given, 20), op.sample(logits, given, 20)
+    assert (result >= 0).sum() > 35
+    assert torch.equal(result[result >= 0], expected[result >= 0])
     logits[0] = 1.0
     assert by_torch(logits, given, 5)[0] == -1
 
@@ -71,9 +71,9 @@ def test_torch_draws_the_tokens_of_the_reference(top_p):
 def test_torch_draws_with_a_top_k_of_each_row():
     logits, own = torch.randn(6, 300, generator=torch.Generator().manual_seed(3)), torch.tensor([1, 3, 20, 63, 0, 999])
     given = settings(6, 2.0)
-    alike = [by_torch(logits, given, each) for each in own.clamp(1, 63).tolist()]
+    alike = [by_torch(logits, given, item) for item in own.clamp(1, 63).tolist()]
     assert by_torch(logits, given, own).tolist() == [int(each[row]) for row, each in enumerate(alike)]
-    assert len({tuple(each.tolist()) for each in alike}) == 4
+    assert len({tuple(item.tolist()) for item in alike}) == 4
 
 
 @pytest.mark.parametrize("changed", ["seed", "temperature"])
@@ -84,7 +84,7 @@ def test_the_gate_tells_a_wrong_draw(changed):
     class Off(type(registry.variant("torch_lm_head_sampling"))):
         def build(self, case, params):
             draw = super().build(case, params)
-            return lambda **given: draw(**given | {changed: given[changed] + 1})
+            return lambda **kwargs: draw(**kwargs | {changed: kwargs[changed] + 1})
 
     assert "error" in gate.check(Off(), case, "cpu").sentence
 
@@ -96,9 +96,9 @@ def test_the_gate_tells_tokens_that_should_have_been_left_out(wrong):
 
     class Off(type(registry.variant("torch_lm_head_sampling"))):
         def build(self, case, params):
-            def draw(x, w, **given):
-                given |= {"top_p": torch.ones_like(given["top_p"])} if wrong == "top_p" else {}
-                return op.sample(x @ w.T, given, 0 if wrong == "top_k" else op.TOP_K)
+            def draw(x, w, **kwargs):
+                kwargs |= {"top_p": torch.ones_like(kwargs["top_p"])} if wrong == "top_p" else {}
+                return op.sample(x @ w.T, kwargs, 0 if wrong == "top_k" else op.TOP_K)
 
             return draw
 
@@ -114,7 +114,7 @@ def test_nothing_is_spilled(weights, m, sampling, kernels):
     config = max(_configs(case), key=lambda each: each.warps)
     log = compile_log(SOURCE, head_macros(config, case, 132))
     assert log.count(" 0 bytes spill stores, 0 bytes spill loads") == kernels
-    assert max(int(each) for each in re.findall(r"(\d+) bytes smem", log)) <= CANDIDATES_BYTES
+    assert max(int(item) for item in re.findall(r"(\d+) bytes smem", log)) <= CANDIDATES_BYTES
 
 
 def test_an_argument_on_the_host_is_named():

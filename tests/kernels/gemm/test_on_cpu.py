@@ -81,8 +81,8 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype if kind == "same" else kind, epilogue=epilogue)
     variant = registry.variant("skinny" if kind == "same" else f"skinny_{kind}")
     rows = 2 * (-(-n // 8) * 8) if case.gates else n
-    found = configs(kind, m, rows, k, row_bytes=4 + 2 * m)
-    config = next(each for each in found if all(getattr(each, name) == value for name, value in picked.items()))
+    result = configs(kind, m, rows, k, row_bytes=4 + 2 * m)
+    config = next(item for item in result if all(getattr(item, name) == value for name, value in picked.items()))
     given = inputs.draw(case, "cpu", 1)
     stream, *scales = skinny_call.pack_weight(config, given["w"], dtype, case.gates)
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
@@ -165,9 +165,9 @@ def test_many_draws_are_those_of_the_reference(top_p, top_k):
     given |= {"temperature": torch.linspace(0.3, 2, 16), "top_p": torch.full((16,), top_p)}
     exact = logits_of(given["x"].double(), given["w"].double())
     expected = sample(exact, {name: given[name] for name in SETTING_DTYPES}, top_k)
-    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=top_k)
-    known = found >= 0
-    assert torch.equal(found[known], expected[known])
+    result = tokens(case, registry.variant("lm_head_skinny"), given, top_k=top_k)
+    known = result >= 0
+    assert torch.equal(result[known], expected[known])
     kept = exact.float() >= exact.float().topk(top_k).values[:, -1:]
     assert torch.equal(known, kept.sum(dim=1) < 64)
     assert known.any()
@@ -179,12 +179,13 @@ def test_each_row_may_have_a_top_k_of_its_own():
     given = inputs.draw(case, "cpu", 3) | {"temperature": torch.full((16,), 3.0), "top_p": torch.full((16,), 0.9)}
     given["temperature"][6] = 0
     own = torch.tensor([1, 2, 5, 20, 40, 63, 0, -1, 1 << 40, 1, 2, 5, 20, 40, 63, 50])
-    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=own)
+    result = tokens(case, registry.variant("lm_head_skinny"), given, top_k=own)
     alike = {
-        each: tokens(case, registry.variant("lm_head_skinny"), given, top_k=each) for each in (1, 2, 5, 20, 40, 50, 63)
+        value: tokens(case, registry.variant("lm_head_skinny"), given, top_k=value)
+        for value in (1, 2, 5, 20, 40, 50, 63)
     }
-    assert found.tolist() == [int(alike[each][row]) for row, each in enumerate(own.clamp(1, 63).tolist())]
-    assert len({tuple(each.tolist()) for each in alike.values()}) == len(alike)
+    assert result.tolist() == [int(alike[each][row]) for row, each in enumerate(own.clamp(1, 63).tolist())]
+    assert len({tuple(value.tolist()) for value in alike.values()}) == len(alike)
 
 
 def test_more_equal_logits_than_candidates_are_refused():
@@ -196,9 +197,9 @@ def test_more_equal_logits_than_candidates_are_refused():
     given["x"][1] = given["w"][70]  # of 65 equal logits, the largest
     given["x"][2] = -given["w"][70]  # the smallest
     given["x"][3] = 0
-    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=5)
-    assert found[[0, 1, 3]].tolist() == [-1, -1, 0]
-    assert found[2] >= 64
+    result = tokens(case, registry.variant("lm_head_skinny"), given, top_k=5)
+    assert result[[0, 1, 3]].tolist() == [-1, -1, 0]
+    assert result[2] >= 64
 
 
 @pytest.mark.parametrize("sampling", ["argmax", "top_k_p"])
@@ -232,9 +233,9 @@ def tokens(case, variant, given, feedback=None, top_k=50):
         config.groups(SMS),
         torch.full((case.m,), -1, dtype=torch.int64) if feedback is None else feedback.token,
     )
-    found = torch.full((case.m, blocks, top or 1), -1, dtype=torch.int64)
+    result = torch.full((case.m, blocks, top or 1), -1, dtype=torch.int64)
     extra = {"row_scales": scales[0]} if scales else {}
-    params = skinny_call.parameters(config, SMS, False, stream=stream, x=given["x"], y=found, n=case.vocab, **extra)
+    params = skinny_call.parameters(config, SMS, False, stream=stream, x=given["x"], y=result, n=case.vocab, **extra)
     kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(config, case, SMS))
     shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
     arrivals, settings = torch.zeros(1, dtype=torch.int32), {name: given.get(name) for name in SETTING_DTYPES}
@@ -275,14 +276,14 @@ def test_small(m, n, k, epilogue, dtype, picked, ring):
             setattr(given["w"], STORED_ROWS, scales[:, 0])
         packed, exact = variant.pack(case, {}, given["w"]), variant.rounded(case, {}, given)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
-    found = np.zeros((), small_call.PARAMS)
-    found["m"], found["n"], found["k"], found["y"] = m, n, k, y.data_ptr()
-    found["inverse_k"], found["eps"] = 1 / k, 1e-6
+    result = np.zeros((), small_call.PARAMS)
+    result["m"], result["n"], result["k"], result["y"] = m, n, k, y.data_ptr()
+    result["inverse_k"], result["eps"] = 1 / k, 1e-6
     for name in ("bias", "residual"):
-        found[name] = given[name].data_ptr() if name in given else 0
+        result[name] = given[name].data_ptr() if name in given else 0
     kernel = library(small_call.SOURCE, SMALL, small_call.macros(config) | ring)
     ran = kernel.run(
-        pointer(packed), case.weight_rows, pointer(given["x"]), m, k, address(found), config.blocks, config.threads,
+        pointer(packed), case.weight_rows, pointer(given["x"]), m, k, address(result), config.blocks, config.threads,
         ctypes.c_long(config.shared_bytes + config.sums_bytes),
     )  # fmt: skip
     assert ran == 0
@@ -293,7 +294,7 @@ def test_threads_that_wait_for_each_other_are_told():
     config = configs("same", 1, 16, 64)[0]
     kernel = library(skinny_call.SOURCE, SKINNY, skinny_call.macros(config, "bf16", False, False))
     stream = torch.zeros(config.units * config.steps * config.step_bytes, dtype=torch.uint8)
-    x, y = (torch.zeros(1, each, dtype=torch.bfloat16) for each in (64, 16))
+    x, y = (torch.zeros(1, value, dtype=torch.bfloat16) for value in (64, 16))
     params = skinny_call.parameters(config, SMS, False, stream=stream, x=x, y=y, n=16, eps=1e-6)
     shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
     assert kernel.run(address(params), 1, config.warps * 32 + 32, shared) == 1  # without the warp that fetches the rest

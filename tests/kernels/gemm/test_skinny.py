@@ -43,16 +43,16 @@ SHAPES = [(16384, 2048), (2048, 8192), (3072, 2048), (2048, 1536), (28672, 4096)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tile_configs_cover_the_product_and_fit(kind):
     for (rows, k), m in itertools.product(SHAPES, (1, 4, 8, 16)):
-        found = configs(kind, m, rows, k)
-        assert found, (rows, k, m)
-        for config in found:
+        result = configs(kind, m, rows, k)
+        assert result, (rows, k, m)
+        for config in result:
             assert config.units * config.unit_rows >= rows
             assert config.splits * config.split_k >= k
             at_once = H200_CLUSTERS[config.splits]
             assert config.shared_bytes(at_once, False) <= MAX_SHARED_BYTES
             assert 2 <= config.stages(at_once, True) <= 16
             assert config.x_bytes % 128 == 64
-        best = found[0]
+        best = result[0]
         padded = best.splits * best.split_k * best.units * best.unit_rows
         assert padded < 1.08 * rows * k or rows * k < 4_000_000
         assert best.shared_bytes(H200_CLUSTERS[best.splits], True) <= SHARED_HALF or m * k > 8192
@@ -91,8 +91,8 @@ def test_a_weight_of_another_shape_is_named():
 )  # fmt: skip
 def test_nothing_is_spilled(kind, m, dtype, epilogue):
     case = LinearCase(m=m, n=4096, k=4096, epilogue=epilogue)
-    found = configs(kind, m, case.weight_rows, case.k)
-    config = max(found, key=lambda config: config.splits * config.warps * config.row_tiles)
+    result = configs(kind, m, case.weight_rows, case.k)
+    config = max(result, key=lambda config: config.splits * config.warps * config.row_tiles)
     used = resources(compile_log(SOURCE, macros(config, dtype, case.gates, case.normalises)))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert used.registers * config.blocks * (config.warps * 32 + 64) <= 65536

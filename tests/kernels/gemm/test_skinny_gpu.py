@@ -84,7 +84,7 @@ def test_a_misaligned_x_is_named():
 def test_a_weight_packed_for_another_cut_is_named():
     case, variant = case_of("same", 1, 96, 512), registry.variant("skinny")
     first, *others = configs("same", 1, 96, 512)
-    other = next(each for each in others if each.units * each.unit_rows != first.units * first.unit_rows)
+    other = next(item for item in others if item.units * item.unit_rows != first.units * first.unit_rows)
     params = {name: getattr(other, name) for name in ("splits", "k_warps", "row_tiles", "warps")}
     weight = variant.pack(case, params, torch.zeros(96, 512, dtype=torch.bfloat16, device="cuda"))
     with pytest.raises(ValueError, match=r"w\[0\]"):

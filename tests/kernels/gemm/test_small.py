@@ -27,9 +27,9 @@ SHAPES = [(2048, 2048), (16_384, 2048), (2048, 8192), (1536, 8960), (28_672, 409
 def test_cuts_cover_the_product_and_fit(m, epilogue):
     for n, k in SHAPES:
         case = LinearCase(m=m, n=n, k=k, epilogue=epilogue)
-        found = configs(case)
-        assert found
-        for config in found:
+        result = configs(case)
+        assert result
+        for config in result:
             outputs = config.rows // (2 if case.gates else 1)
             assert config.x_rows * config.tokens >= m
             assert config.blocks // (config.tokens * config.splits) * outputs >= n
@@ -97,10 +97,10 @@ def test_nothing_is_spilled_and_products_run_on(m, dtype, epilogue):
     case = LinearCase(m=m, n=2048, k=2048, dtype=activations, weights=dtype, epilogue=epilogue)
     config = configs(case)[0]
     log = compile_log(SOURCE, macros(config))
-    found = resources(log)
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    result = resources(log)
+    assert (result.stack, result.spill_stores, result.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
-    assert found.registers * config.threads <= 65_536
+    assert result.registers * config.threads <= 65_536
     assert f"{config.beside_bytes} bytes smem" in log
 
 

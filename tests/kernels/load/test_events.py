@@ -77,8 +77,8 @@ def test_an_answer_without_an_embedding_is_none(data, kept):
     assert (exchange.ended == "done", exchange.error == "garbage") == (kept, not kept)
 
 
-def piece(text: str, **more: object) -> str:
-    return json.dumps({"choices": [{"text": text} | more]})
+def piece(text: str, **kwargs: object) -> str:
+    return json.dumps({"choices": [{"text": text} | kwargs]})
 
 
 USAGE = json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 3}})
@@ -234,7 +234,7 @@ def test_no_part_of_the_key_is_left(how: str) -> None:
     assert shown.endswith("Look at the manual.")
     left = shown.removeprefix("Incorrect API key: ").removesuffix(" Look at the manual.").removeprefix(OF_BEARER)
     assert "…" in left
-    assert len("".join(each for each in left if each in string.ascii_letters + string.digits)) <= 2, left
+    assert len("".join(item for item in left if item in string.ascii_letters + string.digits)) <= 2, left
 
 
 def test_a_short_key_is_hidden_as_a_whole_and_without_one_a_sentence_stays() -> None:

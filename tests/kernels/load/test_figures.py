@@ -23,15 +23,15 @@ def answered(index: int, begun_ms: float, tokens: int, ms_each: float, at_s: flo
     begun = round(begun_ms * MS)
     times = [begun + round((at + 1) * ms_each * MS) for at in range(tokens)]
     planned = PlannedRequest(index, at_s, 0.0, 4, tokens)
-    found = Exchange(planned, begun, begun_ns=begun, sent_ns=begun, end_ns=times[-1], chunk_ns=times, ended="length")
-    found.with_text, found.counted_output = [True] * tokens, tokens
-    return found
+    result = Exchange(planned, begun, begun_ns=begun, sent_ns=begun, end_ns=times[-1], chunk_ns=times, ended="length")
+    result.with_text, result.counted_output = [True] * tokens, tokens
+    return result
 
 
 def regular() -> LoadTrace:
     """Two users of two processes, 20 answers of 10 tokens in 100 ms each: 200 tokens and 20 requests a second."""
     users = [[answered(2 * turn + user, 100 * turn, 10, 10) for turn in range(20)] for user in range(2)]
-    return drop_warm_up(merge_results([LoadTrace(0, 2000 * MS, each) for each in users]))
+    return drop_warm_up(merge_results([LoadTrace(0, 2000 * MS, item) for item in users]))
 
 
 def late(sent: LoadTrace, ms: float) -> LoadTrace:
@@ -44,17 +44,17 @@ def late(sent: LoadTrace, ms: float) -> LoadTrace:
 def test_the_steady_part_and_its_rates_are_those_of_a_regular_load():
     sent = regular()
     assert (sent.counted_from_ns, sent.stopped_ns) == (200 * MS, 2000 * MS)
-    found = LoadFigures([sent])
-    assert found.seconds == pytest.approx(1.8)
-    assert found.tokens_per_second == pytest.approx(200)
-    assert found.requests_per_second == found.ended_per_second == pytest.approx(20)
-    assert found.percentiles("ttft") == {"p50": 10.0, "p99": 10.0}
-    assert found.percentiles("ttf_n", 64) is None
-    assert found.kept_per_second(LatencyPromise(10, 10).kept) == pytest.approx(20)
+    result = LoadFigures([sent])
+    assert result.seconds == pytest.approx(1.8)
+    assert result.tokens_per_second == pytest.approx(200)
+    assert result.requests_per_second == result.ended_per_second == pytest.approx(20)
+    assert result.percentiles("ttft") == {"p50": 10.0, "p99": 10.0}
+    assert result.percentiles("ttf_n", 64) is None
+    assert result.kept_per_second(LatencyPromise(10, 10).kept) == pytest.approx(20)
     for promise in (LatencyPromise(9, 10), LatencyPromise(10, 9)):
-        assert found.kept_per_second(promise.kept) == 0
+        assert result.kept_per_second(promise.kept) == 0
     sent.exchanges[6].counted_output = 9
-    assert [each.planned.index for each in LoadFigures([sent]).unlike] == [6]
+    assert [item.planned.index for item in LoadFigures([sent]).unlike] == [6]
 
 
 def test_what_is_judged_has_the_figures_of_the_bench():
@@ -72,16 +72,16 @@ def test_what_is_judged_has_the_figures_of_the_bench():
 
 def test_requests_that_were_given_up_or_due_when_sending_had_stopped_do_not_count():
     parts = [LoadTrace(0, 1000 * MS, [answered(0, 10, 2, 1)]), LoadTrace(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
-    found = LoadFigures([merge_results(parts)])
-    assert [exchange.planned.index for exchange in found.exchanges] == [0]
-    assert found.tokens_per_second == pytest.approx(2)
+    result = LoadFigures([merge_results(parts)])
+    assert [exchange.planned.index for exchange in result.exchanges] == [0]
+    assert result.tokens_per_second == pytest.approx(2)
     sent = regular()
     for exchange in sent.exchanges:
         exchange.ended = CANCELLED
-    found = LoadFigures([sent])
-    assert found.kept_per_second(LatencyPromise(10, 10).kept) == 0
-    assert found.percentiles("e2e") is None
-    assert found.percentiles("ttft") is not None
+    result = LoadFigures([sent])
+    assert result.kept_per_second(LatencyPromise(10, 10).kept) == 0
+    assert result.percentiles("e2e") is None
+    assert result.percentiles("ttft") is not None
 
 
 @pytest.mark.parametrize(("ms", "void"), [(4.9, False), (5.0, False), (5.1, True)])

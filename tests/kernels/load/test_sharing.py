@@ -32,24 +32,24 @@ LENGTHS = Lengths(20, 8)
 
 @pytest.fixture(scope="module")
 def address():
-    with running_stub() as found:
-        yield Address.parse(found.url)
+    with running_stub() as result:
+        yield Address.parse(result.url)
 
 
 def test_users_of_two_processes_share_the_requests_and_begin_together(address):
     requests = RequestList.drawn(LENGTHS, 60, 1000, 7)
     seen = []
     sending = Sending(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
-    found = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
-    assert sorted(exchange.planned.index for exchange in found.exchanges) == list(range(60))
-    assert not any(exchange.error for exchange in found.exchanges)
-    assert [exchange.intended_ns for exchange in found.exchanges] == sorted(
-        exchange.intended_ns for exchange in found.exchanges
+    result = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
+    assert sorted(exchange.planned.index for exchange in result.exchanges) == list(range(60))
+    assert not any(exchange.error for exchange in result.exchanges)
+    assert [exchange.intended_ns for exchange in result.exchanges] == sorted(
+        exchange.intended_ns for exchange in result.exchanges
     )
-    first, second = found.by_process
+    first, second = result.by_process
     assert {exchange.planned.index % 2 for exchange in first.exchanges} == {0}
-    assert first.counted_from_ns == second.counted_from_ns == found.counted_from_ns
-    assert [_most_at_once(each) for each in (found, first, second)] == [5, 3, 2]
+    assert first.counted_from_ns == second.counted_from_ns == result.counted_from_ns
+    assert [_most_at_once(value) for value in (result, first, second)] == [5, 3, 2]
     assert all(0 <= sent - ended <= 5 for sent, ended in seen)
 
 
@@ -63,11 +63,11 @@ def _most_at_once(sent: LoadTrace) -> int:
 
 def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
     requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
-    found = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
-    assert [exchange.planned.index for exchange in found.exchanges] == list(range(60))
-    intended = [(exchange.intended_ns - found.counted_from_ns) / 1e9 for exchange in found.exchanges]
-    assert intended == pytest.approx([each.at_s for each in requests.planned], abs=1e-8)
-    assert found.stopped_ns >= found.exchanges[-1].intended_ns
+    result = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
+    assert [exchange.planned.index for exchange in result.exchanges] == list(range(60))
+    intended = [(exchange.intended_ns - result.counted_from_ns) / 1e9 for exchange in result.exchanges]
+    assert intended == pytest.approx([item.at_s for item in requests.planned], abs=1e-8)
+    assert result.stopped_ns >= result.exchanges[-1].intended_ns
 
 
 def _deadly(last: int) -> PlannedLoad:
@@ -142,14 +142,14 @@ def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(addre
             other.add(SENT)
         own = Counts(2, shared.fileno())
         load = replace(requests.load("stub-silent", None), time_out_s=0.2)
-        found = asyncio.run(Generator(address, load, LoadDuration(600), own).run())
-    assert (found.overrun, len(found.exchanges)) == (True, 3)
+        result = asyncio.run(Generator(address, load, LoadDuration(600), own).run())
+    assert (result.overrun, len(result.exchanges)) == (True, 3)
 
 
 def _sent(at_s: list[float], stopped_ns: int, overrun: bool = False) -> LoadTrace:
     planned = [PlannedRequest(index, at, 0.0, 1, 1) for index, at in enumerate(at_s)]
     return LoadTrace(
-        0, stopped_ns, [Exchange(each, round((each.at_s or 0) * 1e9)) for each in planned], overrun=overrun
+        0, stopped_ns, [Exchange(item, round((item.at_s or 0) * 1e9)) for item in planned], overrun=overrun
     )
 
 
@@ -173,12 +173,12 @@ def test_a_list_is_the_same_each_time_and_its_bodies_ask_for_the_planned_tokens(
     one, two = (RequestList.drawn(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
     assert one == two
     assert one != RequestList.drawn(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
-    assert 100 < statistics.median(each.prompt_tokens for each in one.planned) < 160
-    assert max(each.prompt_tokens for each in one.planned) <= 4 * 128
+    assert 100 < statistics.median(item.prompt_tokens for item in one.planned) < 160
+    assert max(item.prompt_tokens for item in one.planned) <= 4 * 128
     gaps = [later.at_s - each.at_s for each, later in itertools.pairwise(one.planned)]
     assert 0.015 < statistics.mean(gaps) < 0.026
     drawn_list = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
-    bodies = [json.loads(drawn_list.body("m", each)) for each in drawn_list.planned]
-    assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in drawn_list.planned]
+    bodies = [json.loads(drawn_list.body("m", item)) for item in drawn_list.planned]
+    assert [len(body["prompt"]) for body in bodies] == [item.prompt_tokens for item in drawn_list.planned]
     assert all(body["ignore_eos"] and max(body["prompt"]) < 1000 for body in bodies)
     assert sum("return_token_ids" in body for body in bodies) == 3

@@ -36,13 +36,13 @@ def test_here_names_the_device_and_the_libraries(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ceilings_of_a_cpu_are_plausible() -> None:
-    found = measurement.Ceilings(**measure_ceilings("cpu"))
-    assert 1e-4 < found.read_tbps < 2
-    assert 1e-4 < found.copy_tbps < 2
-    assert set(found.matrix_tflops) == {"fp32", "bf16", "fp16"}
-    assert 0.01 < found.launch_us < 1000
-    assert found.burst is None
-    assert found.of_single_calls is found
+    result = measurement.Ceilings(**measure_ceilings("cpu"))
+    assert 1e-4 < result.read_tbps < 2
+    assert 1e-4 < result.copy_tbps < 2
+    assert set(result.matrix_tflops) == {"fp32", "bf16", "fp16"}
+    assert 0.01 < result.launch_us < 1000
+    assert result.burst is None
+    assert result.of_single_calls is result
 
 
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "fp8"])
@@ -67,14 +67,14 @@ def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
     from kernels.hardware import GPUS
 
     environment = environment_info()
-    found = measurement.Ceilings(**measure_ceilings("cuda"))
+    result = measurement.Ceilings(**measure_ceilings("cuda"))
     sheet = GPUS[environment["gpu_class"]]
-    assert 0.7 * sheet.memory_tbps < found.read_tbps < sheet.memory_tbps
-    assert 0.5 * sheet.bf16_tflops < found.matrix_tflops["bf16"] < sheet.impossible_tflops
-    assert 0.95 * found.read_tbps < found.burst.read_tbps < sheet.memory_tbps
-    assert 0.98 * found.matrix_tflops["bf16"] < found.burst.matrix_tflops["bf16"] < sheet.impossible_tflops
+    assert 0.7 * sheet.memory_tbps < result.read_tbps < sheet.memory_tbps
+    assert 0.5 * sheet.bf16_tflops < result.matrix_tflops["bf16"] < sheet.impossible_tflops
+    assert 0.95 * result.read_tbps < result.burst.read_tbps < sheet.memory_tbps
+    assert 0.98 * result.matrix_tflops["bf16"] < result.burst.matrix_tflops["bf16"] < sheet.impossible_tflops
     if sheet.sm >= 89:
-        assert 0.5 * sheet.fp8_tflops < found.matrix_tflops["fp8"] < 2 * sheet.impossible_tflops
+        assert 0.5 * sheet.fp8_tflops < result.matrix_tflops["fp8"] < 2 * sheet.impossible_tflops
 
 
 def test_telemetry_samples_while_it_runs() -> None:
@@ -141,7 +141,7 @@ def test_a_launch_keeps_its_arguments_alive(monkeypatch: pytest.MonkeyPatch) -> 
     seen = []
 
     def launched(config: Any, function: Any, arguments: Any, extra: Any) -> int:
-        seen.append([ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments._obj])
+        seen.append([ctypes.cast(item, ctypes.POINTER(ctypes.c_int64))[0] for item in arguments._obj])
         return 0
 
     kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=99))

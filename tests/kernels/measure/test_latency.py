@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int = 1) -> ServedBatch:
-    times = tuple(int(each * MS) for each in times_ms)
+    times = tuple(int(item * MS) for item in times_ms)
     return ServedBatch(int(intended_ms * MS), int(start_ms * MS), times, requests, len(times))
 
 

@@ -30,9 +30,9 @@ UNLISTED = GpuSnapshot({OTHER: 2 * GIB}, frozenset())
     ],
 )  # fmt: skip
 def test_what_recorded_answers_say(snapshots, count, seconds, gib):
-    found = measurement.Telemetry.model_validate(summary(snapshots, 0.25))
-    assert (found.others_gpu_count, found.others_gpu_seconds, found.others_gpu_gib) == (count, seconds, gib)
-    assert bool(found.void) == bool(seconds)
+    result = measurement.Telemetry.model_validate(summary(snapshots, 0.25))
+    assert (result.others_gpu_count, result.others_gpu_seconds, result.others_gpu_gib) == (count, seconds, gib)
+    assert bool(result.void) == bool(seconds)
 
 
 def test_programs_are_told_apart_until_they_end() -> None:

@@ -41,10 +41,10 @@ class Script:
 
 def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
     script = Script({"a": lambda _: 1.0, "b": lambda _: 2.0})
-    found = time_interleaved({"a": lambda: "a", "b": lambda: "b"}, CPU, StoppingRule(least=10, seconds=60), script)
-    assert (found["a"].ms, found["b"].ms) == (1.0, 2.0)
-    assert found["a"].samples == found["b"].samples == 10
-    assert found["a"].settled
+    result = time_interleaved({"a": lambda: "a", "b": lambda: "b"}, CPU, StoppingRule(least=10, seconds=60), script)
+    assert (result["a"].ms, result["b"].ms) == (1.0, 2.0)
+    assert result["a"].samples == result["b"].samples == 10
+    assert result["a"].settled
     pairs = [set(script.order[at : at + 2]) for at in range(0, len(script.order), 2)]
     assert all(pair == {"a", "b"} for pair in pairs)
     assert script.order[:2] * 10 != script.order
@@ -52,20 +52,20 @@ def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
 
 def test_noisy_calls_use_up_the_rounds_or_the_budget():
     script = Script({"a": lambda count: 1.0 + count % 7})
-    found = time_interleaved({"a": lambda: "a"}, CPU, StoppingRule(most=40, seconds=60), script)["a"]
-    assert found.samples == 40
-    assert not found.settled
-    assert found.low < found.ms < found.high
+    result = time_interleaved({"a": lambda: "a"}, CPU, StoppingRule(most=40, seconds=60), script)["a"]
+    assert result.samples == 40
+    assert not result.settled
+    assert result.low < result.ms < result.high
     script = Script({"a": lambda count: float(count)})
     assert time_interleaved({"a": lambda: "a"}, CPU, StoppingRule(seconds=0.0), script)["a"].samples == 3
 
 
 def test_real_times_are_ordered_as_the_work_is():
     small, large = torch.randn(64, 64), torch.randn(1024, 1024)
-    found = time_interleaved(
+    result = time_interleaved(
         {"small": lambda: small @ small, "large": lambda: large @ large}, CPU, StoppingRule(seconds=0.5)
     )
-    assert found["small"].ms < found["large"].ms
+    assert result["small"].ms < result["large"].ms
 
 
 def test_faster_than_the_chip_or_its_memory_or_ten_times_the_ceilings_is_impossible():
@@ -108,9 +108,9 @@ def test_floor_is_the_larger_of_both_times(m, bound):
 @pytest.mark.gpu
 def test_gpu_times_are_cold_and_without_host_gaps():
     x = torch.randn(8 << 20, device="cuda")  # 32 MB: lies in the L2 when warm
-    found = time_interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
-    assert 4 * x.numel() / found["read"].ms / 1e9 < 4.8
-    assert found["many"].ms < 20 * 0.02
+    result = time_interleaved({"read": lambda: x.sum(), "many": lambda: [x[:8].add(1) for _ in range(20)]}, "cuda")
+    assert 4 * x.numel() / result["read"].ms / 1e9 < 4.8
+    assert result["many"].ms < 20 * 0.02
 
 
 def test_a_cpu_has_no_settled_time_and_none_of_its_own_beside_the_call():
@@ -131,9 +131,9 @@ def test_a_settled_time_is_taken_between_calls_without_a_pause():
         assert not torch.is_grad_enabled(), "what Inductor compiled without gradients would be compiled again"
         calls.append("call")
 
-    found = time_settled(call, CPU, timer)
-    assert (found.ms, found.samples) == ((1 + SETTLED_SAMPLES) / 2, SETTLED_SAMPLES)
-    assert found.low < found.ms < found.high
+    result = time_settled(call, CPU, timer)
+    assert (result.ms, result.samples) == ((1 + SETTLED_SAMPLES) / 2, SETTLED_SAMPLES)
+    assert result.low < result.ms < result.high
     assert calls[-7:] == ["call"] * 6 + ["timed"]
     assert calls.count("timed") == 1 + SETTLED_SAMPLES
     assert calls.count("call") > 1 + 6 * SETTLED_SAMPLES, "the clocks settle before the first sample"
@@ -143,8 +143,8 @@ def test_a_settled_time_is_taken_between_calls_without_a_pause():
 def test_a_settled_time_is_about_that_of_single_calls():
     """Of a kernel that only waits: no clock that power holds down makes it slower by more than half."""
     device, wait = torch.device("cuda"), partial(torch.cuda._sleep, 1_000_000)
-    found, alone = time_settled(wait, device).ms, CudaTimer(device)(wait)
-    assert 0.9 * alone < found < 1.5 * alone
+    result, alone = time_settled(wait, device).ms, CudaTimer(device)(wait)
+    assert 0.9 * alone < result < 1.5 * alone
 
 
 @pytest.mark.gpu

@@ -30,8 +30,8 @@ def one_half(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) 
     def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
         return tuple(replace(a, first=a.first % half) if a.buffer == "down_partials" else a for a in accesses)
 
-    found = effects(shape, layout, sm, words)
-    return replace(found, reads=moved(found.reads), writes=moved(found.writes))
+    result = effects(shape, layout, sm, words)
+    return replace(result, reads=moved(result.reads), writes=moved(result.writes))
 
 
 def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: bool = True) -> Program:

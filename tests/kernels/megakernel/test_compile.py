@@ -70,9 +70,9 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
 
 
 def assert_fits(log: str) -> None:
-    found = resources(log)
-    assert found == Resources(stack=0, spill_stores=0, spill_loads=0, registers=found.registers)
-    assert found.registers * device.THREADS <= 65536
+    result = resources(log)
+    assert result == Resources(stack=0, spill_stores=0, spill_loads=0, registers=result.registers)
+    assert result.registers * device.THREADS <= 65536
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_every_ring_that_is_built_fits_by_code_paths_that_are_compiled(name: str
     for batch, capacity in ((1, 192), (1, 4096), (1, 32768), (3, 32768), (8, 192)):
         if batch > shape.batch_most:
             continue
-        found = device.defines(build_program(shape, default_layout(shape, batch, capacity)), device.Tuning())
-        assert batch > 1 or paths(found) <= taken, capacity
-        assert found["STAGES"] >= max(7, found["IN_FLIGHT"], found["PREFETCHED_IN_FLIGHT"])
-        assert device.shared_bytes(found) <= MAX_SHARED_BYTES
+        result = device.defines(build_program(shape, default_layout(shape, batch, capacity)), device.Tuning())
+        assert batch > 1 or paths(result) <= taken, capacity
+        assert result["STAGES"] >= max(7, result["IN_FLIGHT"], result["PREFETCHED_IN_FLIGHT"])
+        assert device.shared_bytes(result) <= MAX_SHARED_BYTES
 
 
 def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own() -> None:

@@ -23,10 +23,10 @@ IN_PAIRS = Layout(sms=6, splits=0, out_parts=2, pairs=True)
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
     """What kernels are compiled with, on a GPU that holds two clusters. Proofs are kept nowhere else."""
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
-    found: list[dict[str, Any]] = []
-    monkeypatch.setattr(device, "compile_kernel", lambda constants: found.append(constants) or len(found))
-    monkeypatch.setattr(device, "pairs_at_once", lambda *given: 2)
-    return found
+    result: list[dict[str, Any]] = []
+    monkeypatch.setattr(device, "compile_kernel", lambda constants: result.append(constants) or len(result))
+    monkeypatch.setattr(device, "pairs_at_once", lambda *args: 2)
+    return result
 
 
 def test_pairs_that_find_no_room_are_left_out_on_one_gpu_and_of_two_ranks(compiled: list[dict[str, Any]]) -> None:

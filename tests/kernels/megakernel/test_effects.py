@@ -40,14 +40,14 @@ DRAWN = Sampling(0.8, top_k=20, top_p=0.9)
 @pytest.fixture
 def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], dict[str, set[int]]]:
     """(SM, token, instruction, "reads" or "writes") → buffer → flat indexes of the words touched."""
-    found: dict[tuple[int, int, int, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    result: dict[tuple[int, int, int, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     take, store = StreamingMultiprocessor.take, StreamingMultiprocessor.store
 
     def note(sm: StreamingMultiprocessor, what: str, buffer: str, at: Any) -> None:
         words, copies = sm.gpu.words[buffer], sm.layout.copies if buffer in COPIED else 1
         numbers = np.arange(words.size).reshape(copies, -1, *words.shape[1:])
         for copy in [sm.number % copies] if what == "reads" else range(copies):
-            found[sm.number, sm.step, sm.index, what][buffer] |= set(numbers[copy][at].ravel().tolist())
+            result[sm.number, sm.step, sm.index, what][buffer] |= set(numbers[copy][at].ravel().tolist())
 
     def noted_take(self: StreamingMultiprocessor, buffer: str, at: Any, flag: np.uint64) -> Any:
         note(self, "reads", buffer, at)
@@ -59,7 +59,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], 
 
     monkeypatch.setattr(StreamingMultiprocessor, "take", noted_take)
     monkeypatch.setattr(StreamingMultiprocessor, "store", noted_store)
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("name", "sampling"), [(name, DRAWN if at % 2 else None) for at, name in enumerate(LAYOUTS)])

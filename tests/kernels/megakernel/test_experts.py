@@ -55,7 +55,7 @@ def distances(name: str, program: Program, count: int) -> tuple[np.ndarray, ...]
     machine = gpu(name, program, begin, count, split_keys=8)
     tokens = machine.run(round_robin())
     models = exact(name, weights), rounded_model(name, weights), exact(name)
-    expected, torchs, before = (logits_after(each, begin, tokens) for each in models)
+    expected, torchs, before = (logits_after(item, begin, tokens) for item in models)
     pairs = (machine.logits, expected), (torchs, expected), (machine.logits, before)
     return tuple(np.abs(one - other).max(axis=-1) for one, other in pairs)
 
@@ -140,11 +140,11 @@ def test_launches_share_one_copy_of_the_experts_and_a_model_that_has_tiles_needs
 
 def test_the_bytes_that_are_held_count_shared_experts_once() -> None:
     """Twice beside prompts; an instance of a server lacks those of the model or, in MXFP4, of the first instance."""
-    found = held_bytes(program_of("qwen3_moe"), 64)
+    result = held_bytes(program_of("qwen3_moe"), 64)
     layers = model("qwen3_moe").model.layers
     matrices = [parameter for layer in layers for parameter in layer.parameters() if parameter.ndim > 1]
-    assert found["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
-    assert found["experts of the launch"] == tiles_of(model("qwen3_moe")).nbytes
+    assert result["matrices for prompts"] == sum(matrix.nbytes for matrix in matrices)
+    assert result["experts of the launch"] == tiles_of(model("qwen3_moe")).nbytes
     own = copy.deepcopy(model("olmoe"))
     copied = instance_bytes(own, 1, 64)
     tile_experts(own)

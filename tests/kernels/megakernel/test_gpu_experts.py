@@ -36,7 +36,7 @@ def check_fidelity(family, model, exact, runner, batch):
     """The runner's logits of `batch` prompts at once lose no more than torch's in bf16."""
     runner.prepare(batch, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
-    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
+    reference, torchs = (runners.runner("eager", value) for value in (exact, model))
     _, before, own = quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
     mean, torchs_mean = kl_blocks(own).mean(), kl_blocks(before).mean()
     print(f"{family}, batch {batch}: KL of torch {torchs_mean:.2g} and own {mean:.2g}; other tokens "
@@ -70,7 +70,9 @@ def test_with_experts_in_mxfp4_it_is_as_near_to_the_rounded_model_as_torch(batch
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize(("family", "weights"), [*((each, "bf16") for each in GPU_MIXTURES), ("gpt_oss", "mxfp4")])
+@pytest.mark.parametrize(
+    ("family", "weights"), [*((mixture, "bf16") for mixture in GPU_MIXTURES), ("gpt_oss", "mxfp4")]
+)
 def test_generations_give_one_answer(family, weights, batch):
     """Behind the same prompt, which the kernels runner's pass reads; greedy and drawn alternately."""
     runner = runner_of(models(GPU_MIXTURES[family])[0], weights=weights)

@@ -30,12 +30,12 @@ def test_on_generated_weights(family, batch):
     runner = runners.runner("megakernel", model)
     runner.prepare(batch, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
-    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
+    reference, torchs = (runners.runner("eager", value) for value in (exact, model))
     assert_as_near(
         f"{family}, batch {batch}", *quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
     )
 
 
 def test_on_trained_weights():
-    _, found = on_its_text(runners.runner("megakernel", sample("bf16", "cuda")), "cuda")
-    assert_as_near("samples/voice-agent", *found)
+    _, result = on_its_text(runners.runner("megakernel", sample("bf16", "cuda")), "cuda")
+    assert_as_near("samples/voice-agent", *result)

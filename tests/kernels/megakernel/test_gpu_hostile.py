@@ -73,10 +73,10 @@ def test_one_broken_sequence_leaves_the_others_of_its_batch_alone():
     runner.prepare(2, PROMPT, 16)
     expected = runner.logits(prompt)
     prompt[1, 3] = 7
-    found = runner.logits(prompt)
-    assert torch.equal(found[0], expected[0])
-    assert torch.equal(found[1, :3], expected[1, :3])
-    assert found[1, 3:].isnan().all()
+    result = runner.logits(prompt)
+    assert torch.equal(result[0], expected[0])
+    assert torch.equal(result[1, :3], expected[1, :3])
+    assert result[1, 3:].isnan().all()
 
 
 def test_requests_that_it_cannot_answer_are_refused_by_name():

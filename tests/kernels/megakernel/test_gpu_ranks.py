@@ -19,9 +19,9 @@ from tests.kernels.megakernel.touched import undeclared
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
 
 
-def launched(runner, *given, **options):
+def launched(runner, *args, **options):
     """Tokens [count, batch] that rank 0 chose; every rank chose the same."""
-    tokens = on_gpu.launched(runner, *given, **options)
+    tokens = on_gpu.launched(runner, *args, **options)
     for others in runner._machine.tokens:
         assert np.array_equal(others.cpu().numpy(), tokens)
     return tokens
@@ -38,7 +38,7 @@ def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
         runner.prepare(batch, length - 8, 8)
         assert runner._machine.layout.tensor_parallel_size == len(devices)
         own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
-        own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
+        own, torchs = ((value[:, -8:].float() - truth[:, -8:]).norm() for value in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
 
 
@@ -95,9 +95,9 @@ def test_every_generation_is_the_same(devices):
 def test_a_timeline_has_all_ranks_on_one_clock(devices):
     runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
-    found = trace.timeline_of(record.timeline(runner, prompt, 8))
-    assert {span.gpu for span in found.spans} == set(range(len(devices)))
-    assert 0 < found.doubt_ns < 20_000
+    result = trace.timeline_of(record.timeline(runner, prompt, 8))
+    assert {span.gpu for span in result.spans} == set(range(len(devices)))
+    assert 0 < result.doubt_ns < 20_000
 
 
 def test_all_ranks_draw_what_the_rule_draws(devices):
@@ -156,8 +156,8 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
 def limited(params, limit_ns):
     """`Rank.params` with another limit of a wait."""
 
-    def with_limit(*given):
-        made = params(*given)
+    def with_limit(*args):
+        made = params(*args)
         made["timeout_ns"] = limit_ns
         return made
 
@@ -169,8 +169,8 @@ def test_one_gpu_and_all_ranks_give_the_same_bits(devices):
     model, _ = models(config_of("llama", devices))
     ids = torch.randint(0, 4099, (1, 60), device="cuda")
     both = runner_of(model, devices=devices)
-    found, layout = both.logits(ids), both._machine.layout
+    result, layout = both.logits(ids), both._machine.layout
     parts = {"out_parts": layout.out_partials, "down_parts": layout.down_partials}
     single = runner_of(model, layout=parts | {"copies": 1, "pairs": layout.pairs})
-    assert torch.equal(single.logits(ids), found)
+    assert torch.equal(single.logits(ids), result)
     assert single._machine.layout.out_parts == layout.out_partials

@@ -71,7 +71,7 @@ def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     ids = torch.randint(0, 4099, (batch, length), device="cuda")
     runner = runner_of(model)
     runner.prepare(batch, length, 1)
-    truth, torchs = (last_logits(each, ids, 1000) for each in (exact, model))
+    truth, torchs = (last_logits(value, ids, 1000) for value in (exact, model))
     own = runner.logits(ids)[:, -1000:]
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
 
@@ -121,7 +121,7 @@ def test_pairs_find_room_and_are_left_out_where_they_do_not(monkeypatch):
     paired = runner_of(model)
     ids = torch.randint(0, 4099, (1, 100), device="cuda")
     logits = paired.logits(ids)
-    monkeypatch.setattr(device, "pairs_at_once", lambda *given: 65)
+    monkeypatch.setattr(device, "pairs_at_once", lambda *args: 65)
     alone = runner_of(model)
     with torch.no_grad():
         truth, limit = exact(ids).logits, 1.1 * (model(ids).logits.float() - exact(ids).logits).norm()
@@ -141,7 +141,9 @@ def test_prompts_leave_keys_and_values_as_near_float32_as_torchs(family):
     for length in (1, 20, 64, 65, 100):
         ids = torch.randint(0, config["vocab_size"], (2, length), device="cuda")
         runner.generate(ids, 1)
-        sessions = [DecoderSession(Decoder(each), 2, length, 128, lambda function: function) for each in (exact, model)]
+        sessions = [
+            DecoderSession(Decoder(value), 2, length, 128, lambda function: function) for value in (exact, model)
+        ]
         with torch.no_grad():
             for session in sessions:
                 session.prompt.copy_(ids)
@@ -171,12 +173,12 @@ def test_a_timeline_is_recorded_beside_the_usual_kernel(batch, length):
     expected = runner.generate(prompt, TOKENS).tokens
     usual = runner.ranks[0].kernel
     recorded = record.timeline(runner, prompt, TOKENS)
-    found = shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], length + TOKENS / 2)
+    result = shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], length + TOKENS / 2)
     assert record.unmade(runner) == []
-    assert {"qkv", "attention", "out", "gate_up", "down", "head", "end"} <= {kind.op for kind in found.kinds}
-    assert all(kind.works > 0 for kind in found.kinds)
-    assert 0 < found.between < 0.5
-    assert 10 < found.token_us < 10_000
+    assert {"qkv", "attention", "out", "gate_up", "down", "head", "end"} <= {kind.op for kind in result.kinds}
+    assert all(kind.works > 0 for kind in result.kinds)
+    assert 0 < result.between < 0.5
+    assert 10 < result.token_us < 10_000
     assert runner.ranks[0].kernel is usual
     assert runner.generate(prompt, TOKENS).tokens == expected
 
@@ -189,7 +191,7 @@ def test_each_answers_as_if_all_were_so_long(family: str, positions: tuple[int, 
     runner = runner_of(models(GPU_CONFIGS[family])[0])
     runner.prepare(batch, 800, COUNT)
     machine = runner._machine
-    rows = [torch.randn_like(each) for each in (machine.keys, machine.values)]
+    rows = [torch.randn_like(value) for value in (machine.keys, machine.values)]
     first = torch.arange(batch, device="cuda")
 
     def logits(at: tuple[int, ...] | int) -> torch.Tensor:
@@ -215,7 +217,7 @@ def test_logits_behind_a_prompt_are_the_models(family, batch):
     runner = runner_of(model)
     runner.prepare(batch, LONG_PROMPT, BEHIND)
     own = runner.after_prompt(ids, LONG_PROMPT)
-    truth, torchs = (expected_of(each, ids)[:, LONG_PROMPT:] for each in (exact, model))
+    truth, torchs = (expected_of(value, ids)[:, LONG_PROMPT:] for value in (exact, model))
     assert own.shape == truth.shape
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
     assert logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, torchs, "bf16") is None
@@ -229,13 +231,13 @@ def test_a_wrong_prompt_pass_is_refused_though_forced_decoding_is_right(monkeypa
     read = runner._prompts.read
 
     def overwrites(prompt):
-        found = read(prompt)
+        result = read(prompt)
         runner._machine.values.fill_(10.0)
-        return found
+        return result
 
     monkeypatch.setattr(runner._prompts, "read", overwrites)
     expected = expected_of(model, ids)
     assert logit_gate.refusal(logit_gate.difference(runner.logits(ids), expected), "bf16") is None
-    said = logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, expected[:, LONG_PROMPT:], "bf16")
-    print(said)
-    assert "Its logits differ from the model's by" in said
+    text = logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, expected[:, LONG_PROMPT:], "bf16")
+    print(text)
+    assert "Its logits differ from the model's by" in text

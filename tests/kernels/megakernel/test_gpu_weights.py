@@ -36,7 +36,7 @@ def products(
     form, shape = layout.expert_form, shape_of(config)
     constants = device.defines(build_program(shape, layout), device.Tuning())
     warps = constants["WARPS"]
-    stream, inputs = (each.cuda() for each in operands(matrix, x, form))
+    stream, inputs = (operand.cuda() for operand in operands(matrix, x, form))
     out = torch.full((warps, batch, 16), float("nan"), device="cuda")
     shared = form.slot_bytes + inputs.nbytes
     kernel = nvrtc.load(nvrtc.Build.of(UNIT, constants), "unit", shared)
@@ -60,8 +60,8 @@ def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: flo
     chance = torch.Generator().manual_seed(batch)
     matrix = torch.randn(16, tiles * 16, generator=chance)
     x = torch.randn(batch, tiles * 16, generator=chance)
-    found, expected, off = products(weights, batch, matrix, x, blocks)
-    assert (np.abs(found - expected) <= off + 1e-5 * ((tiles * 16) ** 0.5 + np.abs(expected))).all()
+    result, expected, off = products(weights, batch, matrix, x, blocks)
+    assert (np.abs(result - expected) <= off + 1e-5 * ((tiles * 16) ** 0.5 + np.abs(expected))).all()
 
 
 @pytest.mark.parametrize("weights", FORMATS)
@@ -74,6 +74,6 @@ def test_small_weights_beside_large_ones_are_not_lost(weights: str) -> None:
     matrix[:, 1::2] = size * torch.sign(torch.randn(16, tiles * 8, generator=torch.Generator().manual_seed(0)))
     x = torch.zeros(1, tiles * 16)
     x[:, 1::2] = 1.0
-    found, expected, _ = products(weights, 1, matrix, x)
+    result, expected, _ = products(weights, 1, matrix, x)
     assert np.abs(expected).max() > 0
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)

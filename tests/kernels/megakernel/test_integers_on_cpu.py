@@ -49,7 +49,7 @@ def products(form: Format, matrix: torch.Tensor, x: torch.Tensor, kept: bool) ->
     memory = torch.full((length * columns_of(batch) * 9 // 8,), torch.nan, dtype=torch.bfloat16)
     memory[: inputs.numel()] = inputs.flatten()
     out = torch.full((device.WARPS, batch, 16), torch.nan)
-    pointers = [ctypes.c_void_p(each.data_ptr()) for each in (stream, memory, out)]
+    pointers = [ctypes.c_void_p(value.data_ptr()) for value in (stream, memory, out)]
     assert kernel.run(pointers[0], pointers[1], tiles, pointers[2], int(kept)) == 0
     return stream, out.double().sum(0).T.numpy()
 
@@ -73,9 +73,9 @@ def test_products_are_right_within_the_bound_of_their_inputs(weights: str, batch
         x[-1, 32:64] = 0
         x[0, 64:80] *= 2.0**-120
         x[:, 40:48] = -1.9921875  # the largest bf16 under 2, whose high byte would be 128
-        stream, found = products(form, matrix, x, kept)
+        stream, result = products(form, matrix, x, kept)
         expected, off = expected_products(stream, x, form)
-        assert (np.abs(found - expected) <= off + 1e-6 * np.abs(expected) + 1e-5).all()
+        assert (np.abs(result - expected) <= off + 1e-6 * np.abs(expected) + 1e-5).all()
         assert (off < 0.02 * np.abs(expected).max()).all()
 
 
@@ -87,14 +87,14 @@ def test_products_of_inputs_that_the_fixed_point_holds_are_exact(weights: str, m
     matrix[:, 1::2] = torch.randn(16, form.chunk_tiles * 8, generator=torch.Generator().manual_seed(0)).sign()
     x = torch.zeros(1, form.chunk_tiles * 16)
     x[:, 1::2] = torch.tensor([1.984375, -0.015625, 0.9921875, 0.0234375]).repeat(form.chunk_tiles * 2)
-    stream, found = products(form, matrix, x, kept=False)
-    np.testing.assert_array_equal(found, expected_products(stream, x, form)[0])
+    stream, result = products(form, matrix, x, kept=False)
+    np.testing.assert_array_equal(result, expected_products(stream, x, form)[0])
 
 
 def test_an_input_that_is_not_finite_makes_its_products_nan() -> None:
     form = format_of("int8")
     x = torch.ones(2, form.chunk_tiles * 16)
     x[1, 17] = torch.inf
-    _, found = products(form, torch.full((16, form.chunk_tiles * 16), 127.0), x, kept=False)
-    assert np.isnan(found[:, 1]).all()
-    assert (found[:, 0] == 127 * form.chunk_tiles * 16).all()
+    _, result = products(form, torch.full((16, form.chunk_tiles * 16), 127.0), x, kept=False)
+    assert np.isnan(result[:, 1]).all()
+    assert (result[:, 0] == 127 * form.chunk_tiles * 16).all()

@@ -59,7 +59,7 @@ def test_it_generates_what_transformers_generates(name: str, layout: str) -> Non
     begin = start(name, program.layout.batch, 21, 64)
     machine = gpu(name, program, begin, 6, split_keys=8)
     tokens = machine.run(round_robin())
-    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    expected, rounded = (logits_after(value(name), begin, tokens) for value in (exact, model))
     assert np.abs(machine.logits - expected).max() <= np.abs(rounded - expected).max()
     chosen = np.take_along_axis(expected, tokens[..., None], axis=-1)[..., 0]
     assert (expected.max(axis=-1) - chosen).max() <= 2 * np.abs(rounded - expected).max()

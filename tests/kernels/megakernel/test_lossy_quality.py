@@ -35,9 +35,9 @@ def in_float32(weights: str, method: str) -> Runner:
 def test_the_sample_model_rounded(weights, method, acceptable, kl_most, disagreement_most):
     before, after = in_float32("bf16", ""), in_float32(weights, method)
     tokens, compared = on_its_text(after, "cpu", before=before)
-    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))
-    print(found.sentence)
-    assert found.tokens == quality.MIN_TOKENS
-    assert found.kl_before < found.kl_after < kl_most
-    assert found.top1_before < found.top1_after < disagreement_most
-    assert found.acceptable == acceptable
+    result = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))
+    print(result.sentence)
+    assert result.tokens == quality.MIN_TOKENS
+    assert result.kl_before < result.kl_after < kl_most
+    assert result.top1_before < result.top1_after < disagreement_most
+    assert result.acceptable == acceptable

@@ -49,7 +49,7 @@ def test_products_are_those_of_the_codes(batch: int) -> None:
     memory = torch.full((CHUNKS * MXFP4.chunk_tiles * 16 * columns_of(batch),), torch.nan, dtype=torch.bfloat16)
     memory[: inputs.numel()] = inputs.flatten()
     out = torch.full((device.WARPS, batch, 16), torch.nan)
-    pointers = [ctypes.c_void_p(each.data_ptr()) for each in (stream, memory, out)]
+    pointers = [ctypes.c_void_p(value.data_ptr()) for value in (stream, memory, out)]
     assert kernel.run(pointers[0], pointers[1], tiles, pointers[2]) == 0
     expected, _ = expected_products(stream, x, MXFP4)
     sums = out.double().sum(0).T.numpy()

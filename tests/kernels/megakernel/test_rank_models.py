@@ -75,7 +75,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
         shard_model(whole, cpus(ranks)) if source == "sharded" else whole, cpus(ranks), "bf16", Rounding()
     )
     prompt = torch.randint(0, whole.config.vocab_size, (1, LENGTH), generator=torch.Generator().manual_seed(3))
-    shards = [rank_shard(each, 1) for each in own]
+    shards = [rank_shard(item, 1) for item in own]
     prompts = TensorParallelPrompts(shards, whole=False)
     prompts.read(prompt)
     first = prompts.state.token[:, 0].numpy()
@@ -88,10 +88,10 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
             SimulatedGpu(program, arrays, DecodeStart(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT)
         )
     tokens = run(gpus, round_robin())
-    found = np.nansum(np.stack([gpu.logits for gpu in gpus]), axis=0)
+    result = np.nansum(np.stack([gpu.logits for gpu in gpus]), axis=0)
     begin = Start(prompt, np.zeros(0), np.zeros(0), first)
-    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
-    assert np.abs(found - expected).max() <= 1.5 * np.abs(rounded - expected).max()
+    expected, rounded = (logits_after(item(name), begin, tokens) for item in (exact, model))
+    assert np.abs(result - expected).max() <= 1.5 * np.abs(rounded - expected).max()
     assert (first == model(name)(prompt).logits[:, -1].argmax(-1).numpy()).all()
 
 
@@ -114,16 +114,16 @@ def test_shards_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> N
             assert torch.equal(layer.dense.down, same.dense.down)
             assert torch.equal(layer.qkv[0], same.qkv[0])
     rows = rank_models(copy.deepcopy(model(name)), cpus(1), weights, Rounding())[0].compact.layers[1]
-    assert torch.equal(torch.cat([each.compact.layers[1].dense.down for each in other], dim=1), rows.dense.down)
+    assert torch.equal(torch.cat([item.compact.layers[1].dense.down for item in other], dim=1), rows.dense.down)
     assert torch.equal(other[0].compact.embedding, model(name).model.embed_tokens.weight)
 
 
 def test_a_servers_codes_leave_its_model_as_it_is() -> None:
     """Longer passes multiply by the model's own weights. Every rank has the codes of its shard."""
     sharded = shard_model(model("llama-of-4"), cpus(2))
-    before = [each.clone() for shard in sharded.shards for each in shard.parameters()]
+    before = [parameter.clone() for shard in sharded.shards for parameter in shard.parameters()]
     ranks = with_codes(sharded, [Decoder(shard) for shard in sharded.shards], "int8")
-    after = [each for shard in sharded.shards for each in shard.parameters()]
+    after = [parameter for shard in sharded.shards for parameter in shard.parameters()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     (whole,) = with_codes(model("llama-of-4"), [Decoder(model("llama-of-4"))], "int8")
     assert whole.rounded is not None
@@ -192,7 +192,7 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
         held, there = held_bytes(program, CAPACITY), rank_shard(rank, 1)
         layers = rank.compact.layers
         matrices = [
-            each for layer in layers for each in (layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down)
+            value for layer in layers for value in (layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down)
         ]
         uploaded = uploads(rank.model, program, CAPACITY, pack(Decoder(rank.model), program, rank.rounded))
         assert held == {

@@ -108,8 +108,8 @@ def test_it_rejects_routers_that_are_sharded_otherwise() -> None:
     (busy,), idle = [w for w in routers if w["units"]], next(w for w in routers if not w["units"])
     idle |= {name: busy[name] for name in ("tile", "units", "k_tile", "k_tiles")}
     busy["units"] = 0
-    found = validate(ROUTED[0], with_rows(ROUTED[1], rows))
-    assert {(problem.kind, problem.rank) for problem in found} == {("router", 1)}
+    result = validate(ROUTED[0], with_rows(ROUTED[1], rows))
+    assert {(problem.kind, problem.rank) for problem in result} == {("router", 1)}
 
 
 def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it(monkeypatch):
@@ -126,6 +126,6 @@ def test_an_inbox_that_layers_use_alike_is_overwritten_before_a_peer_has_read_it
 def test_words_of_one_rank_only_are_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a rank's partials not written into its peer's memory, the peer would wait for ever: a dropped exchange."""
     monkeypatch.setattr(ordering, "EXCHANGED", tuple(name for name in EXCHANGED if name != "out_partials"))
-    found = validate(*PAIR)
-    assert {problem.kind for problem in found} == {"deadlock"}
-    assert "of out_partials is never written" in str(found[0])
+    result = validate(*PAIR)
+    assert {problem.kind for problem in result} == {"deadlock"}
+    assert "of out_partials is never written" in str(result[0])

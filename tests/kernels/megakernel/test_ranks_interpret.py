@@ -39,9 +39,9 @@ def together(name: str, made: list[Program], **options: Any) -> list[SimulatedGp
 
 def logits_of(gpus: list[SimulatedGpu]) -> np.ndarray:
     """[count, batch, vocab]; every rank has left its own part of the vocabulary, and nothing else."""
-    found = np.stack([each.logits for each in gpus])
-    assert (np.isfinite(found).sum(axis=0) == 1).all()
-    return np.nansum(found, axis=0)
+    result = np.stack([item.logits for item in gpus])
+    assert (np.isfinite(result).sum(axis=0) == 1).all()
+    return np.nansum(result, axis=0)
 
 
 def alone(layout: dict[str, Any], ranks: int) -> dict[str, Any]:
@@ -60,16 +60,16 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
     check_programs(*made)
     gpus = together(name, made)
     tokens = run(gpus, round_robin())
-    for each in gpus:
-        np.testing.assert_array_equal(each.tokens, tokens)
-    found = logits_of(gpus)
-    np.testing.assert_array_equal(tokens, found.argmax(axis=-1))
+    for item in gpus:
+        np.testing.assert_array_equal(item.tokens, tokens)
+    result = logits_of(gpus)
+    np.testing.assert_array_equal(tokens, result.argmax(axis=-1))
     begin = start(name, made[0].layout.batch, 13, 32)
-    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
-    assert np.abs(found - expected).max() <= np.abs(rounded - expected).max()
+    expected, rounded = (logits_after(value(name), begin, tokens) for value in (exact, model))
+    assert np.abs(result - expected).max() <= np.abs(rounded - expected).max()
     single = together(name, programs_of(name, **alone(layout, ranks)))
     np.testing.assert_array_equal(run(single, round_robin()), tokens)
-    np.testing.assert_array_equal(single[0].logits, found)
+    np.testing.assert_array_equal(single[0].logits, result)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_ranks_of_a_mixture_choose_alike_and_make_what_transformers_makes(name, 
     check_programs(*made)
     gpus = together(name, made)
     tokens = run(gpus, shuffled(5))
-    for each in gpus:
-        np.testing.assert_array_equal(each.tokens, tokens)
-    assert len({tuple(sm.experts) for each in gpus for sm in each.sms}) == 1
+    for item in gpus:
+        np.testing.assert_array_equal(item.tokens, tokens)
+    assert len({tuple(sm.experts) for item in gpus for sm in item.sms}) == 1
     begin = start(name, made[0].layout.batch, 13, 32)
-    expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
+    expected, rounded = (logits_after(value(name), begin, tokens) for value in (exact, model))
     own, torchs = (np.median(np.abs(logits - expected).max(axis=-1)) for logits in (logits_of(gpus), rounded))
     assert own <= torchs
 
@@ -118,8 +118,8 @@ def test_ranks_draw_the_same_token_as_one_gpu(ranks: int) -> None:
     how = [Sampling(0.9, top_k=20, top_p=0.8, seed=4)]
     gpus = together("llama-of-4", programs_of("llama-of-4", tensor_parallel_size=ranks, sms=4), sampling=how)
     tokens = run(gpus, shuffled(3))
-    for each in gpus:
-        np.testing.assert_array_equal(each.tokens, tokens)
+    for item in gpus:
+        np.testing.assert_array_equal(item.tokens, tokens)
     single = together("llama-of-4", programs_of("llama-of-4", **alone({}, ranks)), sampling=how)
     np.testing.assert_array_equal(run(single, round_robin()), tokens)
 
@@ -171,7 +171,7 @@ def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(made, mon
 def late(seed: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[int]], int]:
     """An order of SMs between whose moves words reach other GPUs late."""
     links = Links(seed)
-    monkeypatch.setattr(StreamingMultiprocessor, "store", lambda sm, *given: links.store(sm, *given))
+    monkeypatch.setattr(StreamingMultiprocessor, "store", lambda sm, *args: links.store(sm, *args))
     return links.pick
 
 

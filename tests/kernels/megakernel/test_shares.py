@@ -28,17 +28,17 @@ def test_the_recorded_token_of_an_h200_is_divided_as_its_marks_say():
     """OUT attends in its first phase; every weight counts where it is read, and keys and values once."""
     program, raw = llama()
     timeline = trace.timeline_of([(program, raw)])
-    found = shares_of(timeline, [program], KEYS)
-    assert found.token_us == pytest.approx(TOKEN_US)
+    result = shares_of(timeline, [program], KEYS)
+    assert result.token_us == pytest.approx(TOKEN_US)
     spent = trace.summary(timeline)
-    by = {kind.op: kind for kind in found.kinds}
+    by = {kind.op: kind for kind in result.kinds}
     for op in ("qkv", "gate_up", "down", "head"):
         waited, worked, published = spent[op]
-        assert by[op].waits * found.token_us == pytest.approx(waited)
-        assert by[op].works * found.token_us == pytest.approx(worked + published)
+        assert by[op].waits * result.token_us == pytest.approx(waited)
+        assert by[op].works * result.token_us == pytest.approx(worked + published)
     assert (by["gate_up"].places, by["head"].places) == (16, 1)
-    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
-    assert 0.03 < found.between < 0.04
+    assert sum(kind.waits + kind.works for kind in result.kinds) + result.between == pytest.approx(1)
+    assert 0.03 < result.between < 0.04
     waited, worked, published = spent["out"]
     assert (by["attention"].waits, by["out"].waits) == (0, 0)
     assert by["attention"].works * TOKEN_US == pytest.approx(waited)
@@ -66,35 +66,35 @@ def test_of_a_mixture_the_experts_of_the_sequences_are_counted():
 )
 def test_shares_and_bytes_of_every_layout_add_up(weights, layout):
     program = programs_of("llama", weights=weights, **layout)[0]
-    found = shares("llama", weights=weights, **layout)
-    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
-    assert found.between > 0
+    result = shares("llama", weights=weights, **layout)
+    assert sum(kind.waits + kind.works for kind in result.kinds) + result.between == pytest.approx(1)
+    assert result.between > 0
     batch = layout.get("batch", 1)
     cached = 2 * 2 * KEYS * 2 * 64 * 2 * batch
-    assert found.read_bytes == pytest.approx(program.stream_bytes().sum() + cached)
-    kinds = {kind.op for kind in found.kinds}
+    assert result.read_bytes == pytest.approx(program.stream_bytes().sum() + cached)
+    kinds = {kind.op for kind in result.kinds}
     wanted = {"qkv", "attention", "out", "gate_up", "down", "head", "end"} | ({"add"} if "sliced" in layout else set())
     assert kinds == wanted
 
 
 def test_waits_and_work_are_those_of_the_mean_sm():
-    found = shares("llama", sms=1, heads=4)
+    result = shares("llama", sms=1, heads=4)
     longest = len(programs_of("llama", sms=1, heads=4)[0].instructions[0])
     whole = longest * (WAITED + WORKED + PUBLISHED + PAUSE) - PAUSE
-    assert found.token_us == pytest.approx(whole / 1000)
-    gate = next(kind for kind in found.kinds if kind.op == "gate_up")
+    assert result.token_us == pytest.approx(whole / 1000)
+    gate = next(kind for kind in result.kinds if kind.op == "gate_up")
     assert (gate.waits, gate.works) == pytest.approx((2 * WAITED / whole, 2 * (WORKED + PUBLISHED) / whole))
-    assert found.between == pytest.approx((longest - 1) * PAUSE / whole)
+    assert result.between == pytest.approx((longest - 1) * PAUSE / whole)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_over_several_gpus_shares_and_bytes_are_those_of_the_mean_gpu(ranks):
     programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks)
-    found = shares("llama-of-4", sms=4, tensor_parallel_size=ranks)
-    assert found.gpus == ranks
-    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
+    result = shares("llama-of-4", sms=4, tensor_parallel_size=ranks)
+    assert result.gpus == ranks
+    assert sum(kind.waits + kind.works for kind in result.kinds) + result.between == pytest.approx(1)
     streamed = sum(int(program.stream_bytes().sum()) for program in programs) / ranks
-    assert found.read_bytes == pytest.approx(streamed + 2 * 2 * KEYS * (4 // ranks) * 32 * 2)
+    assert result.read_bytes == pytest.approx(streamed + 2 * 2 * KEYS * (4 // ranks) * 32 * 2)
 
 
 def test_spans_have_the_marks_of_end_and_a_timeline_has_marks():

@@ -108,7 +108,7 @@ def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     program = build_program(shape, Layout(out_parts=2, down_parts=4, splits=33, heads=4))
     monkeypatch.setattr(ordering, "effects", one_half)
     assert kinds(program) == {"overwrite"}
-    monkeypatch.setattr(ordering, "effects", lambda *given: replace(one_half(*given), always=True))
+    monkeypatch.setattr(ordering, "effects", lambda *args: replace(one_half(*args), always=True))
     assert kinds(program) == set()
 
 
@@ -217,8 +217,8 @@ def test_keys_must_be_published_before_they_are_read(monkeypatch: pytest.MonkeyP
     """Were each SM to read its own candidate only, nothing would order this token's keys and the next's readers."""
 
     def alone(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
-        found = effects(shape, layout, sm, words)
-        return replace(found, reads=(Access("candidates", words["layer"], sm, 1),)) if words["op"] == END else found
+        result = effects(shape, layout, sm, words)
+        return replace(result, reads=(Access("candidates", words["layer"], sm, 1),)) if words["op"] == END else result
 
     monkeypatch.setattr(ordering, "effects", alone)
     assert {"cache"} <= {problem.kind for problem in Ordering(SMALL).run()}

@@ -104,7 +104,7 @@ def test_it_rejects_pairs_that_do_not_attend_once_in_every_layer(giver: int, awa
     for side in (0, 1):
         mine, theirs = rows[2 * giver + side], rows[2 * taker + side]
         at, to = (
-            next(i for i, w in enumerate(each) if (w["op"], w["layer"]) == (OUT, layer)) for each in (mine, theirs)
+            next(i for i, w in enumerate(value) if (w["op"], w["layer"]) == (OUT, layer)) for value in (mine, theirs)
         )
         theirs.insert(to + 1, mine.pop(at))
     broken = with_rows(IN_PAIRS, rows)

@@ -189,7 +189,7 @@ def own_copy(original: Any, weights: str) -> Any:
 @torch.no_grad()
 def round_experts(*models: Any) -> None:
     """Gives the experts of each model the values that those of the first have in MXFP4."""
-    for layers in zip(*(each.model.layers for each in models), strict=True):
+    for layers in zip(*(item.model.layers for item in models), strict=True):
         first, *others = (experts_of(each.config, layer.mlp) for each, layer in zip(models, layers, strict=True))
         for name in ("gate_up", "down"):
             own = getattr(first, name)

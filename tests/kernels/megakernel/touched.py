@@ -26,14 +26,14 @@ SHOWN = 3
 def declared(program: Program, sm: int, words: dict[str, int], splits: int, drawing: bool = False) -> Touched:
     """What the effects say of an instruction while `splits` splits of the keys are at work, in its rank's memory."""
     shape, layout = program.shape, program.layout
-    found: Touched = {kind: {} for kind in KINDS}
+    result: Touched = {kind: {} for kind in KINDS}
     if words["op"] == ATTENTION and words["split"] >= splits:
-        return found
+        return result
     everywhere = program.rank * layout.sms + sm
     effect = effects(shape, layout, everywhere, words)
 
     def add(kind: str, buffer: str, indexes: NDArray[np.int64]) -> None:
-        found[kind].setdefault(buffer, set()).update(indexes.tolist())
+        result[kind].setdefault(buffer, set()).update(indexes.tolist())
 
     for kind, accesses in (("reads", effect.reads), ("writes", effect.writes)):
         for access in accesses:
@@ -48,7 +48,7 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
         add("reads", access.buffer, indexes)
         own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.all_sms == everywhere
         add("writes", access.buffer, indexes[own])
-    return found
+    return result
 
 
 def words_of(shape: ModelShape, layout: Layout, access: Access) -> NDArray[np.int64]:
@@ -83,18 +83,18 @@ def merges(split: NDArray[np.int64], sm: int, splits: int, layout: Layout) -> ND
 def noted(bits: NDArray[np.uint32], program: Program, starts: dict[str, int]) -> Touched:
     """The words of one instruction from its bits [2, n]; `starts` is where each buffer begins among all words."""
     shapes = word_shapes(program.shape, program.layout)
-    found: Touched = {}
+    result: Touched = {}
     for kind, line in zip(KINDS, bits, strict=True):
         at = np.flatnonzero(np.unpackbits(np.ascontiguousarray(line).view(np.uint8), bitorder="little"))
-        found[kind], left = {}, set(at.tolist())
+        result[kind], left = {}, set(at.tolist())
         for name, start in starts.items():
             own = at[(at >= start) & (at < start + int(np.prod(shapes[name])))]
             if own.size:
-                found[kind][name] = set((own - start).tolist())
+                result[kind][name] = set((own - start).tolist())
                 left -= set(own.tolist())
         if left:
-            found[kind][OUTSIDE] = left
-    return found
+            result[kind][OUTSIDE] = left
+    return result
 
 
 def differences(
@@ -104,10 +104,10 @@ def differences(
     for sm, table in enumerate(program.instructions):
         for words in instruction_rows(table):
             expected = declared(program, sm, words, splits, drawing)
-            found = noted(bits[sm, words["index"]], program, starts)
+            result = noted(bits[sm, words["index"]], program, starts)
             for kind in KINDS:
-                for name in sorted({*expected[kind], *found[kind]}):
-                    wanted, real = expected[kind].get(name, set()), found[kind].get(name, set())
+                for name in sorted({*expected[kind], *result[kind]}):
+                    wanted, real = expected[kind].get(name, set()), result[kind].get(name, set())
                     if wanted != real:
                         where = f"SM {sm}, instruction {words['index']}, {instruction_name(words)}"
                         more, less = sorted(real - wanted)[:SHOWN], sorted(wanted - real)[:SHOWN]

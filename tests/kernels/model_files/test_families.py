@@ -45,12 +45,12 @@ def built(config: dict[str, Any]) -> torch.nn.Module:
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
-    found = []
+    result = []
     for model_type in FAMILIES:
         sizes = GPT2_SIZES if model_type == "gpt2" else SIZES
         for change in VARIANTS.get(model_type, [{}]):
-            found.append((model_type, sizes | change | {"model_type": model_type}))
-    return found
+            result.append((model_type, sizes | change | {"model_type": model_type}))
+    return result
 
 
 @pytest.mark.parametrize(("model_type", "config"), cases())
@@ -162,7 +162,7 @@ def longest_tokens(config: dict[str, Any]) -> int:
     "config",
     [
         {"model_type": "bert"},
-        *({"model_type": each, "pad_token_id": 1} for each in sorted(AFTER_PADDING)),
+        *({"model_type": item, "pad_token_id": 1} for item in sorted(AFTER_PADDING)),
         {"model_type": "roberta"},
         {"model_type": "roberta", "pad_token_id": 4},
         {"model_type": "mpnet", "pad_token_id": 4},

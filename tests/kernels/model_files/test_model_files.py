@@ -157,7 +157,7 @@ def test_a_file_that_is_refused_is_named(tmp_path: Path, file: str, content: byt
 def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> None:
     many = json.dumps(LLAMA | {"a": [{}] * 200_000})
     assert refusal(write_model(tmp_path / "m", many)).reason == "there are more than 300,000 entries"
-    labels = {"id2label": {str(each): f"LABEL_{each}" for each in range(22_000)}}
+    labels = {"id2label": {str(index): f"LABEL_{index}" for index in range(22_000)}}
     labels["label2id"] = {name: int(each) for each, name in labels["id2label"].items()}
     inspect(write_model(tmp_path / "labels", LLAMA | labels))
     large = write_model(tmp_path / "large", tokenizer_config__json=b'{"a": "' + b"x" * 2**22 + b'"}')

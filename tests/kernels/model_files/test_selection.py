@@ -106,7 +106,7 @@ def test_a_folder_on_the_disk_is_not_walked_through(tmp_path: Path) -> None:
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 PLANS = sorted(
-    each for each in RESULTS.rglob("*.plan.json") if each.name != "voice-agent.plan.json"
+    item for item in RESULTS.rglob("*.plan.json") if item.name != "voice-agent.plan.json"
 )  # trained, not of the catalogue
 CONFIG: dict[str, Any] = {"model_type": "llama", "hidden_size": 8}
 FILES = [("config.json", "ab"), ("model.safetensors", "cd"), ("tokenizer.json", "ef"), ("README.md", "01")]

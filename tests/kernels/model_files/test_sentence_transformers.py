@@ -42,11 +42,11 @@ def test_both_spellings_and_all_modules_give_the_vector(tmp_path: Path, pooling:
     files["config_sentence_transformers.json"] = {"prompts": {"query": "Find: "}, "default_prompt_name": "query"}
     files["sentence_bert_config.json"] = {"max_seq_length": 12, "do_lower_case": True}
     folder = sentence_model(tmp_path, files, ("Pooling", "Dense", "Normalize"))
-    found = sentence_modules(in_folder(folder))
-    assert (found.pooling, found.longest) == (("lasttoken",), 12)
-    assert (found.prompted("A"), found.prompted("A", "document")) == ("find: a", "a")
+    result = sentence_modules(in_folder(folder))
+    assert (result.pooling, result.longest) == (("lasttoken",), 12)
+    assert (result.prompted("A"), result.prompted("A", "document")) == ("find: a", "a")
     hidden = torch.rand(2, 5, 8)
-    vectors = SentenceHead(found, folder)(hidden, torch.tensor([[1, 1, 1, 0, 0], [1] * 5]))
+    vectors = SentenceHead(result, folder)(hidden, torch.tensor([[1, 1, 1, 0, 0], [1] * 5]))
     expected = torch.stack([WEIGHT @ hidden[0, 2], WEIGHT @ hidden[1, 4]])
     torch.testing.assert_close(vectors, expected / expected.norm(dim=-1, keepdim=True))
 
@@ -86,10 +86,10 @@ def test_a_generator_with_modules_of_sentences_embeds_texts(tmp_path: Path) -> N
     with pytest.raises(ModelRefused, match=r"lm_head.weight"):
         inspect(tmp_path)
     files = {"1_Pooling/config.json": COMPACT, "2_Dense/config.json": DENSE, "2_Dense/model.safetensors": WEIGHT}
-    found = inspect(sentence_model(tmp_path, files, ("Pooling", "Dense")))
-    assert (found.kind, found.architecture) == ("encoder", "LlamaModel")
-    assert answer_of_config(found.config).unit == "embeddings"
-    assert found.parameters == estimated_parameters(LLAMA)
+    result = inspect(sentence_model(tmp_path, files, ("Pooling", "Dense")))
+    assert (result.kind, result.architecture) == ("encoder", "LlamaModel")
+    assert answer_of_config(result.config).unit == "embeddings"
+    assert result.parameters == estimated_parameters(LLAMA)
 
 
 def test_a_transformer_alone_is_what_its_configuration_says(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_a_model_that_was_saved_without_its_pooler_is_loaded(tmp_path: Path) -> 
     kept = {name: tensor for name, tensor in whole.state_dict().items() if "pooler" not in name}
     save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "config.json").write_text(json.dumps(config))
-    found = runners.load(tmp_path, config, dtype="fp32", device="cpu")
+    result = runners.load(tmp_path, config, dtype="fp32", device="cpu")
     ids = torch.tensor([[3, 4, 5]])
     assert check_tensors(tmp_path, config) == []
-    assert found(ids).last_hidden_state.equal(whole(ids).last_hidden_state)
+    assert result(ids).last_hidden_state.equal(whole(ids).last_hidden_state)
 
 
 def test_a_classifier_of_a_decoder_family_takes_batches_without_a_token_for_padding() -> None:

@@ -52,8 +52,8 @@ def shared_mask(first: int, size: int) -> int:
 
 def tmem_mask(block: int, first: int, columns: int, quarter: int | None = None) -> int:
     mask = 0
-    for each in range(_QUARTERS) if quarter is None else (quarter,):
-        mask |= ((1 << first + columns) - (1 << first)) << _TMEM + each * _COLUMNS
+    for item in range(_QUARTERS) if quarter is None else (quarter,):
+        mask |= ((1 << first + columns) - (1 << first)) << _TMEM + item * _COLUMNS
     return mask << block * _BITS
 
 
@@ -66,18 +66,18 @@ def memory(note: Note, warps: int) -> tuple[int, int]:
     if step == PRODUCT:
         together = range(2) if f == 2 else (block,)
         reads = writes = 0
-        for each in together:
+        for item in together:
             if e >= 0:
-                reads |= tmem_mask(each, e % 65_536, 4) | tmem_mask(each, e // 65_536, d // 32)
-            reads |= shared_mask(each * BLOCK + a % BLOCK // 1024 * 1024, 128 * 128)
-            reads |= shared_mask(each * BLOCK + b // 1024 * 1024, d // len(together) * 128)
-            writes |= tmem_mask(each, c, d)
+                reads |= tmem_mask(item, e % 65_536, 4) | tmem_mask(item, e // 65_536, d // 32)
+            reads |= shared_mask(item * BLOCK + a % BLOCK // 1024 * 1024, 128 * 128)
+            reads |= shared_mask(item * BLOCK + b // 1024 * 1024, d // len(together) * 128)
+            writes |= tmem_mask(item, c, d)
         return reads, writes
     if step == SCALES:
         together = range(2) if c == 2 else (block,)
         return (
-            sum(shared_mask(each * BLOCK + a % BLOCK, _UNIT) for each in together),
-            sum(tmem_mask(each, b, 4) for each in together),
+            sum(shared_mask(item * BLOCK + a % BLOCK, _UNIT) for item in together),
+            sum(tmem_mask(item, b, 4) for item in together),
         )
     if step == WEIGHTED:  # 16 rows of each panel of values
         panels = [shared_mask(block * BLOCK + b + panel * e, 16 * 128) for panel in range(d // 64)]
@@ -119,7 +119,7 @@ def program(notes: list[Note]) -> Program:
         reads, writes = memory(note, of_a_block)
         if step in (PRODUCT, SCALES, WEIGHTED, COMMIT):
             ended = ("tensor", len(made.tensor), 0)
-            made.tensor.append([number[each] for each in _committed(a, b)] if step == COMMIT else [])
+            made.tensor.append([number[item] for item in _committed(a, b)] if step == COMMIT else [])
         elif step == LOAD:
             ended = ("load", len(made.loads), 0)
             made.loads.append((number[a], b))
@@ -173,16 +173,16 @@ def check(made: Program, most: int = 400_000) -> int:
     alike = [(first, end) for first, end in _alike(made) if end - first > 1]
     while waiting:
         state = waiting.pop()
-        found = False
+        result = False
         for step in _steps(made, state):
             at = list(step[0])
             for first, end in alike:
                 at[first:end] = sorted(at[first:end])
-            found, after = True, (tuple(at), *step[1:])
+            result, after = True, (tuple(at), *step[1:])
             if after not in seen:
                 seen.add(after)
                 waiting.append(after)
-        if not found and not _ended(made, state):
+        if not result and not _ended(made, state):
             raise Broken(f"all wait for each other, at blocks {state[0]}")
         if len(seen) > most:
             raise RuntimeError(f"more than {most} states")
@@ -266,16 +266,16 @@ def _settle(barriers: list[Barrier], made: Program, which: int, arrivals: int, s
 
 def unfenced(notes: list[Note]) -> list[str]:
     """Where a warp issues products or touches TMEM after a wait without a fence, or arrives after it without one."""
-    found, stale, reading = [], set[int](), set[int]()
+    result, stale, reading = [], set[int](), set[int]()
     for warp, step, a, *_ in notes:
         if step in (WAIT, SYNC):
             stale.add(warp)
         if step == FENCE:
             (stale if a else reading).discard(warp)
         if step in (PRODUCT, SCALES, WEIGHTED, READ, STORE) and warp in stale:
-            found.append(f"warp {warp}: step {step} after a wait without a fence")
+            result.append(f"warp {warp}: step {step} after a wait without a fence")
         if step in (READ, STORE):
             reading.add(warp)
         if step in (ARRIVE, SYNC) and warp in reading:
-            found.append(f"warp {warp} arrives after reading or storing in TMEM without a fence")
-    return found
+            result.append(f"warp {warp} arrives after reading or storing in TMEM without a fence")
+    return result

@@ -19,17 +19,17 @@ class Planting:
         """The name of the barrier that a step is about; empty where it is about none."""
         if note[1] not in (INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT):
             return ""
-        inits = [each[2] for each in made if each[1] == INIT and each[2] < BLOCK]
+        inits = [item[2] for item in made if item[1] == INIT and item[2] < BLOCK]
         return self.names[inits.index(note[2] % BLOCK)]
 
     def without(self, step: int, name: str) -> Change:
-        return lambda made: [each for each in made if not (each[1] == step and self.barrier(each, made) == name)]
+        return lambda made: [item for item in made if not (item[1] == step and self.barrier(item, made) == name)]
 
     def with_value(self, step: int, name: str, change: Callable[[int], int]) -> Change:
         """The second value of a step, such as the parity of a wait, changed."""
         return lambda made: [
-            (*each[:3], change(each[3]), *each[4:]) if each[1] == step and self.barrier(each, made) == name else each
-            for each in made
+            (*item[:3], change(item[3]), *item[4:]) if item[1] == step and self.barrier(item, made) == name else item
+            for item in made
         ]
 
     def earlier(self, step: int, name: str, than: int) -> Change:

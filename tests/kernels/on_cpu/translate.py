@@ -95,7 +95,7 @@ def _run(command: list[str]) -> None:
 def _compiler() -> str:
     """What all programs are compiled with."""
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
-    headers = sorted(each.read_text() for each in HERE.iterdir() if each.suffix in (".hpp", ".cuh", ".h"))
+    headers = sorted(path.read_text() for path in HERE.iterdir() if path.suffix in (".hpp", ".cuh", ".h"))
     return "".join((version, platform.machine(), *COMPILE, *headers))
 
 
@@ -110,7 +110,7 @@ def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> c
     def compiled(into: Path) -> None:
         for name, text in texts.items():
             (into.parent / name).write_text(text)
-        given = ["-include", "fibers.hpp", *(f"-I{each}" for each in (into.parent, _precompiled(), HERE))]
+        given = ["-include", "fibers.hpp", *(f"-I{value}" for value in (into.parent, _precompiled(), HERE))]
         _run([*COMPILE, "-Winvalid-pch", "-shared", *given, str(into.parent / "main.cpp"), "-o", str(into)])
 
     return ctypes.CDLL(str(cached_build(repr((_compiler(), texts)).encode(), "so", compiled)))

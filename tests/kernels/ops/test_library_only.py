@@ -106,8 +106,8 @@ def test_list_and_pages_name_what_no_runner_uses(capsys: pytest.CaptureFixture[s
             wanted.setdefault(variant.page, set()).update(rows[variant.name]["library_only_features"])
     told = {}
     for page in wanted:
-        found = re.search(
+        result = re.search(
             r"^\*Library only\*, used by no runner yet: (.+)\.$", (PAGES / f"{page}.md").read_text(), re.M
         )
-        told[page] = set(found[1].split(", ")) if found else set()
+        told[page] = set(result[1].split(", ")) if result else set()
     assert told == wanted

@@ -27,8 +27,8 @@ MAX_CHI_SQUARE = {3: 21.1, 7: 29.9}
 )  # fmt: skip
 def test_random_numbers_are_those_of_the_paper(counter: list[int], key: tuple[int, int], expected: list[int]) -> None:
     """The known answers of Random123's own distribution."""
-    assert [int(each) for each in philox(key, tuple(np.array(counter, dtype=np.uint64)))] == expected
-    assert [int(each) for each in philox(key, tuple(torch.tensor(counter)))] == expected
+    assert [int(item) for item in philox(key, tuple(np.array(counter, dtype=np.uint64)))] == expected
+    assert [int(item) for item in philox(key, tuple(torch.tensor(counter)))] == expected
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> float:

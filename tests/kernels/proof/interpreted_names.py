@@ -23,6 +23,6 @@ def test_a_variant_declares_what_it_launches(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(InterpretedFunction, "run", noted)
     variant = registry.variant(name)
     served = [case for case in check_cases(variant.op, False) if variant.serves(case, GPUS["h200"]) is None]
-    case = min((each for each in served if each.dtype == "fp16"), key=lambda each: each.least_bytes)
+    case = min((item for item in served if item.dtype == "fp16"), key=lambda each: each.least_bytes)
     variant.build(case, variant.space(case)[0])(**draw(case, "cpu", seed=0))
     assert launched == set(variant.kernels)

@@ -115,7 +115,7 @@ def test_compiled_variant_is_still_compiled_after_the_gate():
 
 def test_references_are_computed_once_for_equal_inputs_and_judge_every_variant(monkeypatch):
     computed, compute, references = [], gate.compute, ReferenceCache()
-    monkeypatch.setattr(gate, "compute", lambda *given, **how: computed.append(1) or compute(*given, **how))
+    monkeypatch.setattr(gate, "compute", lambda *args, **how: computed.append(1) or compute(*args, **how))
     assert gate.check(planted.Right(), CASE, "cpu", references=references).passed
     once = len(computed)
     assert not gate.check(planted.Wrong(), CASE, "cpu", references=references).passed

@@ -87,19 +87,19 @@ def test_a_stream_that_is_not_joined_fails_the_gate(cheat):
 @pytest.mark.parametrize("cheat", [HonestBeside, planted.RemembersLater, planted.CachedByVersion])
 def test_a_variant_that_cheats_only_while_it_is_timed_is_refused(plant, cheat):
     plant(cheat)
-    found = tried(cheat.name)
-    print(found[cheat.name].ms, found[cheat.name].reason)
-    assert found[cheat.name].gate in ("fail", "impossible")  # what remembers may also be faster than its chip
-    assert found["torch_linear"].chosen
+    result = tried(cheat.name)
+    print(result[cheat.name].ms, result[cheat.name].reason)
+    assert result[cheat.name].gate in ("fail", "impossible")  # what remembers may also be faster than its chip
+    assert result["torch_linear"].chosen
 
 
 def test_cublas_under_another_name_is_refused(plant):
     plant(planted.Right)
-    found = tried("planted_right")
-    print(found["planted_right"].reason)
-    assert found["planted_right"].gate == "fail"
-    assert found["planted_right"].reason.startswith("It claims kernels of its own, but runs one of cuBLAS: ")
-    assert found["torch_linear"].gate == "pass"
+    result = tried("planted_right")
+    print(result["planted_right"].reason)
+    assert result["planted_right"].gate == "fail"
+    assert result["planted_right"].reason.startswith("It claims kernels of its own, but runs one of cuBLAS: ")
+    assert result["torch_linear"].gate == "pass"
 
 
 CASES: list[tuple[Case, str]] = [
@@ -125,7 +125,7 @@ def test_inputs_that_change_do_not_change_an_honest_time():
         answers = _answers(case, name)
         calls = {"stay": answers.call, "change": answers.call, "stay again": answers.call}
         rule = StoppingRule(seconds=3, width=0.005, least=200)
-        found = time_interleaved(calls, CUDA, rule, watches={"change": answers})
-        ratio, noise = found["change"].ms / found["stay"].ms, found["stay again"].ms / found["stay"].ms
-        print(f"{case.key}: {found['stay'].ms:.5f} ms, changing {ratio:.4f}x, A/A {noise:.4f}x")
+        result = time_interleaved(calls, CUDA, rule, watches={"change": answers})
+        ratio, noise = result["change"].ms / result["stay"].ms, result["stay again"].ms / result["stay"].ms
+        print(f"{case.key}: {result['stay'].ms:.5f} ms, changing {ratio:.4f}x, A/A {noise:.4f}x")
         assert abs(ratio - 1) <= 0.02 + abs(noise - 1)

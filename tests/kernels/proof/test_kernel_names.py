@@ -17,7 +17,7 @@ from kernels.proof.kernel_names import borrowed_kernels_sentence, foreign, is_ow
 from tests.kernels.cuda_sources import own_headers
 from tests.kernels.proof import interpreted_names
 
-OWN = {each.name: each for each in registry.variants() if not each.peer}
+OWN = {item.name: item for item in registry.variants() if not item.peer}
 SINGLE = sorted(name for name, each in OWN.items() if each.op != "model")
 WHOLE = sorted(OWN.keys() - set(SINGLE))
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -66,17 +66,17 @@ def test_every_kernel_that_a_variant_does_not_declare_is_anothers(name):
     for other, owner in OTHERS.items():
         assert foreign([*own, other], variant) == other
         assert is_own([*own, other], variant) is False
-        said = f"one of {owner}" if owner else "one that it does not declare"
+        text = f"one of {owner}" if owner else "one that it does not declare"
         assert (
             borrowed_kernels_sentence([*own, other], variant)
-            == f"It claims kernels of its own, but runs {said}: {other[:80]}."
+            == f"It claims kernels of its own, but runs {text}: {other[:80]}."
         )
     for helper in HELPERS:
         assert is_own([*variant.own_kernels(), helper], variant) == (variant.op == "model"), helper
 
 
 def test_a_whole_model_may_run_every_kernel_of_the_library_and_the_megakernel():
-    declared = {kernel for each in OWN.values() for kernel in each.kernels}
+    declared = {kernel for value in OWN.values() for kernel in value.kernels}
     assert all(OWN[name].own_kernels() == declared for name in WHOLE)
 
 
@@ -93,7 +93,7 @@ def test_the_names_of_operators_on_a_cpu_tell_nothing():
 def entries(source: Path) -> set[str]:
     """The names of a CUDA source's kernels."""
     text = "".join(path.read_text() for path in (source, *own_headers(source)))
-    heads = (each.split("{")[0] for each in text.split('extern "C" __global__')[1:])
+    heads = (part.split("{")[0] for part in text.split('extern "C" __global__')[1:])
     return {re.findall(r"\b([a-z]\w*)\(", head)[0] for head in heads}
 
 
@@ -132,9 +132,9 @@ def rows():
 def test_committed_rows_are_judged_as_they_were_by_their_kernels():
     judged = 0
     for document, row in rows():
-        found = is_own(row["kernels"], registry.variant(row["variant"]))
+        result = is_own(row["kernels"], registry.variant(row["variant"]))
         judged += 1
-        assert found is row["own"], (
+        assert result is row["own"], (
             document,
             row["variant"],
             foreign(row["kernels"], registry.variant(row["variant"])),

@@ -148,10 +148,10 @@ def test_errors_that_fp8_explains_are_not_refused_by_chance() -> None:
         logits = torch.randn(64, 128256, generator=generator)
         chosen = (logits + FP8 * torch.randn(logits.shape, generator=generator)).argmax(-1, keepdim=True)
         gaps.append(logits.amax(-1) - logits.gather(-1, chosen)[:, 0])
-    found = torch.cat(gaps)
-    assert found.max() > 4 * FP8
-    assert LogitGaps(float(found.mean()), float(found.max()), len(found)).refusal(FP8) is None
-    assert LogitGaps(float(found.mean()), 4.0, len(found)).refusal(FP8)  # one of them is an id at random
+    result = torch.cat(gaps)
+    assert result.max() > 4 * FP8
+    assert LogitGaps(float(result.mean()), float(result.max()), len(result)).refusal(FP8) is None
+    assert LogitGaps(float(result.mean()), 4.0, len(result)).refusal(FP8)  # one of them is an id at random
 
 
 @pytest.mark.parametrize(("served", "said"), [([[1, 2]], "2 prompts"), ([[1], [300]], "outside of the vocabulary")])

@@ -25,7 +25,7 @@ def test_it_makes_errors_good_where_inputs_are_alike_and_rounds_to_nearest_elsew
     """Matrices that are rounded together are those rounded alone."""
     w, x = weight(48, 192), correlated(192, 1)
     rounded = gptq(w[None], (x.T @ x)[None], weights)[0]
-    errors = [(x @ (each.values().float() - w.float()).T).norm() for each in (rounded, QUANTISERS[weights](w))]
+    errors = [(x @ (value.values().float() - w.float()).T).norm() for value in (rounded, QUANTISERS[weights](w))]
     assert errors[0] < 0.5 * errors[1]
     w = weight(24, 160)
     rounded, nearest = gptq(w[None], torch.eye(160)[None], weights)[0], QUANTISERS[weights](w)

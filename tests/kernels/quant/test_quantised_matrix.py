@@ -44,7 +44,7 @@ def test_codes_stand_for_the_values_of_their_formats() -> None:
     numbers = codes[(codes & 0x7F) != 0x7F]
     theirs = torch.from_numpy(numbers).view(torch.float8_e4m3fn).float().numpy()
     np.testing.assert_array_equal(e4m3_values(numbers), theirs)
-    np.testing.assert_array_equal(e2m1_values(codes[:16]), [*E2M1, *(-each for each in E2M1)])
+    np.testing.assert_array_equal(e2m1_values(codes[:16]), [*E2M1, *(-item for item in E2M1)])
 
 
 @given(
@@ -59,8 +59,8 @@ def test_a_stream_holds_exactly_the_rounded_matrix(tiles, k_tiles, k_tile, seed,
     weight = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed)
     packed = streams(quantise(weight, name), form, k_tile, k_tiles).numpy()
     assert packed.shape == (tiles, form.unit_bytes(k_tiles))
-    found = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])
-    np.testing.assert_array_equal(found, rounded(weight, name, torch.float32)[:, 16 * k_tile :].numpy())
+    result = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])
+    np.testing.assert_array_equal(result, rounded(weight, name, torch.float32)[:, 16 * k_tile :].numpy())
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -94,12 +94,12 @@ def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
     """Scales that bring the largest of each block to 6, and the nearest values."""
     weight = matrix(64, 256, 2)
     blocks = weight.float().unflatten(1, (-1, 16))
-    found = nvfp4_power_of_two(weight)
-    scale = (blocks.abs().amax(-1) / 6 / found.row_scales[0]).clamp(2**-6, 448).to(torch.float8_e4m3fn).float()
-    scale = scale[..., None] * found.row_scales[0]
-    grid = torch.tensor([*E2M1, *(-each for each in E2M1)])
+    result = nvfp4_power_of_two(weight)
+    scale = (blocks.abs().amax(-1) / 6 / result.row_scales[0]).clamp(2**-6, 448).to(torch.float8_e4m3fn).float()
+    scale = scale[..., None] * result.row_scales[0]
+    grid = torch.tensor([*E2M1, *(-item for item in E2M1)])
     plain = (blocks[..., None] / scale[..., None] - grid).abs().amin(-1) * scale
-    own = (found.values().float() - weight.float()).unflatten(1, (-1, 16))
+    own = (result.values().float() - weight.float()).unflatten(1, (-1, 16))
     assert (own.norm(dim=-1) <= plain.norm(dim=-1) * (1 + 1e-6)).all()
     assert own.norm() < 0.98 * plain.norm()
 
@@ -107,15 +107,15 @@ def test_nvfp4_rounds_no_worse_than_the_plain_recipe() -> None:
 def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
     """Each weight is within half a step; a step is the largest of 32 over 127, in float16, rounded up."""
     weight = matrix(32, 80, 6).float()
-    found = int8_groups(weight)
-    assert found.block_scales.shape == (32, 3)
-    steps = found.block_scales.float().repeat_interleave(32, dim=1)[:, :80]
+    result = int8_groups(weight)
+    assert result.block_scales.shape == (32, 3)
+    steps = result.block_scales.float().repeat_interleave(32, dim=1)[:, :80]
     largest = torch.nn.functional.pad(weight, (0, 16)).abs().unflatten(1, (-1, 32)).amax(-1)
-    assert ((found.block_scales.float() * 127 >= largest) & (found.block_scales.float() * 126.8 <= largest)).all()
-    assert ((found.values(torch.float32) - weight).abs() <= 0.5001 * steps).all()
-    assert torch.equal(found.columns(32, 48).values(), found.values()[:, 32:])
+    assert ((result.block_scales.float() * 127 >= largest) & (result.block_scales.float() * 126.8 <= largest)).all()
+    assert ((result.values(torch.float32) - weight).abs() <= 0.5001 * steps).all()
+    assert torch.equal(result.columns(32, 48).values(), result.values()[:, 32:])
     with pytest.raises(ValueError, match="16 lies within 32 columns that share a scale"):
-        found.columns(16, 32)
+        result.columns(16, 32)
 
 
 def test_int4_rounds_no_worse_than_q4_0_and_keeps_the_codes_of_a_file() -> None:
@@ -190,9 +190,9 @@ def test_integers_take_zeros_and_refuse_what_float16_cannot_scale(name: str) -> 
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
 def test_zeros_and_extreme_sizes(name: str, size: float) -> None:
     weight = (matrix(16, 32, 4, spread=1.0).float() * size).to(torch.bfloat16)
-    found = rounded(weight, name).float()
-    assert torch.isfinite(found).all()
-    assert (found - weight.float()).norm() <= 0.12 * weight.float().norm()
+    result = rounded(weight, name).float()
+    assert torch.isfinite(result).all()
+    assert (result - weight.float()).norm() <= 0.12 * weight.float().norm()
 
 
 @pytest.mark.parametrize("name", LOWER)

@@ -62,5 +62,5 @@ COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *
 
 def load(config: str | dict[str, Any], dtype: str = "fp32", device: str = "cpu", seed: int = 3) -> Any:
     """The model of a configuration, or of one in CONFIGS by its name, with weights from the seed."""
-    found = CONFIGS[config] if isinstance(config, str) else config
-    return runners.load(None, found, seed=seed, generated=True, dtype=dtype, device=device)
+    result = CONFIGS[config] if isinstance(config, str) else config
+    return runners.load(None, result, seed=seed, generated=True, dtype=dtype, device=device)

@@ -28,11 +28,11 @@ def test_it_chooses_and_orders_as_torch_does(tokens, count, chosen, normalised, 
     wanted, expected = experts.route(logits, w)
     torch.testing.assert_close(shares, wanted, atol=1e-3 if w.rounded else 1e-6, rtol=1e-5)
     assert shares.dtype == torch.float32
-    found = numbers.long()
+    result = numbers.long()
     best = logits.float().gather(1, expected)  # equal logits may come in another order
-    assert torch.equal(logits.float().gather(1, found), best)
-    assert all(len(set(row)) == chosen for row in found.tolist())
-    order = experts.order_by_expert(found, count)
+    assert torch.equal(logits.float().gather(1, result), best)
+    assert all(len(set(row)) == chosen for row in result.tolist())
+    order = experts.order_by_expert(result, count)
     for one, other in zip(experts_triton.order_by_expert(numbers, count), order, strict=True):
         assert torch.equal(one, other)
     together, places = experts_triton.route_and_order(logits, w)

@@ -55,8 +55,8 @@ def test_usual_ops_of_two_ranks() -> None:
     reader.read(ids)
     for layer, expected in enumerate(session._cache):
         for which in (0, 1):
-            found = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
-            torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
+            result = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
+            torch.testing.assert_close(result, expected[which][:, :40], atol=0.02, rtol=0.02)
     assert torch.equal(reader.state.token, session.token)
     for rank in ranks:
         assert {bound.variant.name for bound in rank.variants._found.values() if bound} >= {*TRITON, "flash_triton"}

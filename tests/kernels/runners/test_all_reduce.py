@@ -33,12 +33,12 @@ def expected(streams: Sequence[Tensor], partials: Sequence[Tensor]) -> Tensor:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_kernels_compile_without_spills_and_a_sum_by_copies_is_rounded_once(ranks: int) -> None:
     streams, partials = drawn(ranks, 5, 24, [CPU] * ranks)
-    found = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).summed(streams, partials)
-    assert all(torch.equal(each, expected(streams, partials)) for each in found)
+    result = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).summed(streams, partials)
+    assert all(torch.equal(item, expected(streams, partials)) for item in result)
     build = all_reduce.build_of(ranks)
     log = compile_log(build.source, dict(build.defines))
     assert re.findall(r"(\d+) bytes spill", log) == ["0"] * 4
-    assert all(int(each) <= 65536 // all_reduce.THREADS for each in re.findall(r"Used (\d+) registers", log))
+    assert all(int(item) <= 65536 // all_reduce.THREADS for item in re.findall(r"Used (\d+) registers", log))
 
 
 def gpus(ranks: int) -> list[torch.device]:
@@ -59,8 +59,8 @@ def test_gpus_sum_as_copies_do(ranks: int) -> None:
     assert isinstance(adds, all_reduce.AllReduceByPeerAccess)
     for m in (1, 300, 7, 128, 3, 299) * 20:
         streams, partials = drawn(ranks, m, 2048, gpus(ranks))
-        found = adds.summed(streams, partials)
-        assert all(torch.equal(each.cpu(), expected(streams, partials)) for each in found)
+        result = adds.summed(streams, partials)
+        assert all(torch.equal(item.cpu(), expected(streams, partials)) for item in result)
     adds.check()
 
 
@@ -71,8 +71,8 @@ def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(ranks, mon
     adds = all_reduce.AllReduceByPeerAccess(gpus(ranks), 4, 2048)
     streams, partials = drawn(ranks, 4, 2048, gpus(ranks))
     alone = [adds._sum(rank, streams[rank], partials[rank]) for rank in range(ranks - 1)]
-    assert all(each.isnan().any() for each in alone)
+    assert all(item.isnan().any() for item in alone)
     with pytest.raises(RuntimeError, match=rf"GPU \d waited too long for a partial sum of GPU {ranks - 1}$"):
         adds.check()
-    assert all(torch.equal(each.cpu(), expected(streams, partials)) for each in adds.summed(streams, partials))
+    assert all(torch.equal(item.cpu(), expected(streams, partials)) for item in adds.summed(streams, partials))
     adds.check()

@@ -48,36 +48,36 @@ def clients(**traffic) -> Clients:
 
 
 def e2e_ms(found: Clients) -> list[float]:
-    return [samples_of(each, "e2e")[0] for each in found.served]
+    return [samples_of(item, "e2e")[0] for item in found.served]
 
 
 def test_four_clients_wait_for_the_three_before_them():
-    found = clients(concurrency=4)
-    found.warm_up()
+    result = clients(concurrency=4)
+    result.warm_up()
     for _ in range(6):
-        found.serve()
-    assert min(e2e_ms(found)) >= 4 * SERVICE_MS - 0.1
-    assert min(e2e_ms(found)) < 4 * SERVICE_MS * 3
-    assert {each.waited for each in found.served} == {4}
+        result.serve()
+    assert min(e2e_ms(result)) >= 4 * SERVICE_MS - 0.1
+    assert min(e2e_ms(result)) < 4 * SERVICE_MS * 3
+    assert {item.waited for item in result.served} == {4}
 
 
 def test_a_batch_is_served_together():
-    found = clients(concurrency=4, batch=4)
+    result = clients(concurrency=4, batch=4)
     for _ in range(3):
-        found.serve()
-    assert found.rounds == 1
-    assert [each.requests for each in found.served] == [4, 4, 4]
-    assert min(e2e_ms(found)) < 4 * SERVICE_MS, "one after another they would take four times as long"
-    assert 0 < tokens_per_second(found.served) / (4 * 4 / SERVICE_S) <= 1
+        result.serve()
+    assert result.rounds == 1
+    assert [item.requests for item in result.served] == [4, 4, 4]
+    assert min(e2e_ms(result)) < 4 * SERVICE_MS, "one after another they would take four times as long"
+    assert 0 < tokens_per_second(result.served) / (4 * 4 / SERVICE_S) <= 1
 
 
 def test_the_clock_stands_still_while_another_runner_is_measured():
-    found = clients(concurrency=2)
-    found.warm_up()
+    result = clients(concurrency=2)
+    result.warm_up()
     for _ in range(4):
-        found.serve()
+        result.serve()
         time.sleep(0.5)
-    assert statistics.median(e2e_ms(found)) < 500
+    assert statistics.median(e2e_ms(result)) < 500
 
 
 def test_the_same_seed_asks_the_same_of_both_sides():

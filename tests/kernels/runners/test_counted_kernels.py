@@ -51,12 +51,12 @@ def counted(call: Callable[[], object]) -> int:
 
 def of_a_layer(passes: Callable[[Any], dict[str, Callable[[], object]]], config: dict[str, Any]) -> dict[str, int]:
     """What a third layer adds to each pass of a model of two."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for layers, sign in ((3, 1), (2, -1)):
         model = loading.load(None, config | {"num_hidden_layers": layers}, generated=True, device="cpu")
         for name, call in passes(model).items():
-            found[name] += sign * counted(call)
-    return dict(found)
+            result[name] += sign * counted(call)
+    return dict(result)
 
 
 def step_and_prompt(model: Any) -> dict[str, Callable[[], object]]:
@@ -68,9 +68,11 @@ def step_and_prompt(model: Any) -> dict[str, Callable[[], object]]:
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b"])
 def test_a_layer_with_experts_under_cuda_graphs(name: str) -> None:
     config = catalogue.entry(name)[0] | SMALL | {"num_key_value_heads": 2, "moe_intermediate_size": 64}
-    found = of_a_layer(step_and_prompt, config)
+    result = of_a_layer(step_and_prompt, config)
     norms = HEAD_NORMS["each"]["cuda_graphs"] if name.startswith("qwen3") else (0, 0)
-    assert (found["step"], found["prompt"]) == tuple(map(sum, zip(MIXTURE_KERNELS["cuda_graphs"], norms, strict=True)))
+    assert (result["step"], result["prompt"]) == tuple(
+        map(sum, zip(MIXTURE_KERNELS["cuda_graphs"], norms, strict=True))
+    )
 
 
 @pytest.mark.parametrize("config", [BERT, VIT])

@@ -106,7 +106,10 @@ def test_replicas_of_one_host_share_the_memory_of_the_weights(tmp_path: Path) ->
     model = runners.load(tmp_path, CONFIGS["llama"], dtype="bf16", device="cpu")
     maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(file))]
     places = [[int(at, 16) for at in fields[0].split("-")] for fields in maps]
-    assert all(any(begin <= each.data_ptr() < end for begin, end in places) for each in model.model.layers.parameters())
+    assert all(
+        any(begin <= parameter.data_ptr() < end for begin, end in places)
+        for parameter in model.model.layers.parameters()
+    )
 
 
 def test_files_that_are_not_the_configurations_weights_are_refused(tmp_path: Path) -> None:

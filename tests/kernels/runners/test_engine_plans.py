@@ -94,7 +94,7 @@ def test_planned_attention_is_called_and_changes_nothing(runner, name, random_id
 def test_whole_model_variants_say_what_they_cannot_do() -> None:
     case = ModelCase(model="tiny-llama", batch=4, prompt=8, tokens=8)
     able, refused = registry.offers(case, GPUS["cpu"])
-    assert [each.name for each in able] == ["eager", "compiled"]
+    assert [item.name for item in able] == ["eager", "compiled"]
     assert {"compiled_tuned", "cuda_graphs", "kernels", "megakernel", "vllm"} <= set(refused)
     assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
 
@@ -121,8 +121,8 @@ EAGER: dict[str, Any] = {"runner": "eager"}
 GRAPHS: dict[str, Any] = {"runner": "compiled", "options": {"compile": False}}
 
 
-def plan_of(**given: Any) -> Plan:
-    return Plan(**{"model_digest": "0" * 64, "gpu": "h200", "runner": "megakernel"} | given)
+def plan_of(**kwargs: Any) -> Plan:
+    return Plan(**{"model_digest": "0" * 64, "gpu": "h200", "runner": "megakernel"} | kwargs)
 
 
 def test_a_plan_says_on_how_many_gpus_it_runs_in_how_many_shards() -> None:
@@ -131,8 +131,8 @@ def test_a_plan_says_on_how_many_gpus_it_runs_in_how_many_shards() -> None:
     in_turn = plan_of(tensor_parallel_size=2, placement="pipeline_parallel", **EAGER)
     assert "placement" not in plan_of(tensor_parallel_size=2).model_dump()
     assert in_turn.model_dump()["placement"] == "pipeline_parallel"
-    for each in (plan_of(), plan_of(tensor_parallel_size=4), in_turn):
-        assert Plan.model_validate_json(each.model_dump_json()) == each
+    for value in (plan_of(), plan_of(tensor_parallel_size=4), in_turn):
+        assert Plan.model_validate_json(value.model_dump_json()) == value
     assert [plan_of(tensor_parallel_size=gpus).shards for gpus in (1, 2, 4)] == [1, 2, 4]
     rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
     assert plan_of(tensor_parallel_size=2, options=rounded).shards == 2
@@ -180,10 +180,10 @@ def test_a_plan_of_layers_in_turn_runs_the_model_so() -> None:
     assert all(hasattr(layer, "_hf_hook") for layer in model.model.layers)
     whole = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
     prompt = torch.arange(3, 12)[None]
-    found, expected = (
+    result, expected = (
         runners.apply(each, of).generate(prompt, 5).tokens for each, of in ((model, in_turn), (whole, plan_of(**EAGER)))
     )
-    assert found == expected
+    assert result == expected
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])

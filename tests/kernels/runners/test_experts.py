@@ -68,8 +68,8 @@ def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> N
     assert begin == 3 * tokens
     assert order.offs.dtype == torch.int32
     assert sorted(seen) == sorted((token, expert) for token, row in enumerate(chosen.tolist()) for expert in row)
-    found = [[seen[place] for place in places] for places in order.inverse.tolist()]
-    assert found == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
+    result = [[seen[place] for place in places] for places in order.inverse.tolist()]
+    assert result == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
 
 
 def test_all_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
@@ -133,8 +133,8 @@ def test_a_model_with_experts_in_fewer_bits_is_the_dequantised_one(name, weights
     count = "num_local_experts" if name == "gpt-oss" else "num_experts"
     config = CONFIGS[name] | {count: 4, "num_experts_per_tok": 4, "num_hidden_layers": 1, "layer_types": None}
     model, exact = (runners.load(None, config, seed=3, generated=True, dtype="bf16", device="cpu") for _ in range(2))
-    for each in (exact, model) if weights == "mxfp4" else (exact,):
-        own = experts.experts_of(each.config, each.model.layers[0].mlp)
+    for item in (exact, model) if weights == "mxfp4" else (exact,):
+        own = experts.experts_of(item.config, item.model.layers[0].mlp)
         for w in (own.gate_up, own.down):
             w.copy_(values(quantise_absmax(w.flatten(0, 1), weights)).view_as(w))
     w = Decoder(model).layers[0].mlp

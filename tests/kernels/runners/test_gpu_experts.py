@@ -67,9 +67,9 @@ def test_grouped_products_are_the_model(variant: str) -> None:
     runner.prepare(2, 64, 40)
     ids = ids_of(2, 100, 1000)
     expected = EagerRunner(model).logits(ids)
-    found = [runner.logits(ids) for _ in range(2)]
-    assert relative(found[0], expected) < 0.03
-    assert torch.equal(*found)
+    result = [runner.logits(ids) for _ in range(2)]
+    assert relative(result[0], expected) < 0.03
+    assert torch.equal(*result)
 
 
 @pytest.mark.parametrize(("config", "weights"), [(EVERY, "int8"), (GPT_OSS, "mxfp4")], ids=["qwen3-moe", "gpt-oss"])
@@ -88,9 +88,9 @@ def test_experts_in_fewer_bits_are_the_rounded_model(config: dict[str, Any], wei
     runner.prepare(2, 16, 40)
     ids = ids_of(2, 50, 1000)
     expected = EagerRunner(model).logits(ids)
-    found = [runner.logits(ids) for _ in range(2)]
-    assert relative(found[0], expected) < 0.03
-    assert torch.equal(*found)
+    result = [runner.logits(ids) for _ in range(2)]
+    assert relative(result[0], expected) < 0.03
+    assert torch.equal(*result)
     assert f"grouped_{weights}" in variants.names
 
 
@@ -114,9 +114,9 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
         w = experts.Experts(*(torch.empty(count, 1, device="cuda") for _ in range(3)), chosen, True, True)
         logits = torch.randn(tokens, count, device="cuda", generator=torch.Generator("cuda").manual_seed(tokens))
         (shares, numbers), (wanted, expected) = (
-            each.routed(logits.bfloat16().float(), w) for each in (experts_triton, experts)
+            value.routed(logits.bfloat16().float(), w) for value in (experts_triton, experts)
         )
-        best = [logits.bfloat16().float().gather(1, each.long()) for each in (numbers, expected)]
+        best = [logits.bfloat16().float().gather(1, value.long()) for value in (numbers, expected)]
         assert torch.equal(*best)
         torch.testing.assert_close(shares, wanted, atol=1e-5, rtol=1e-4)
         for one, other in zip(
@@ -125,5 +125,5 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
             assert torch.equal(one, other)
         y = torch.randn(tokens * chosen, 200, device="cuda").bfloat16()
         place = experts.order_by_expert(numbers.long(), count).inverse
-        found, sums = (each.combined(y, shares, place) for each in (experts_triton, experts))
-        torch.testing.assert_close(found, sums, atol=0.02, rtol=0.02)
+        result, sums = (value.combined(y, shares, place) for value in (experts_triton, experts))
+        torch.testing.assert_close(result, sums, atol=0.02, rtol=0.02)

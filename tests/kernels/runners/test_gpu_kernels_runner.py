@@ -54,9 +54,9 @@ def test_a_step_of_five_overlapping_kernels_a_layer_is_the_model(batch: int) -> 
     runner.prepare(batch, 100, 60)
     ids = torch.randint(3, 1000, (batch, 150), generator=torch.Generator().manual_seed(1)).cuda()
     expected = EagerRunner(model).logits(ids)
-    found = [runner.logits(ids) for _ in range(3)]
-    assert relative(found[0], expected) < 0.03
-    assert all(torch.equal(found[0], each) for each in found[1:])
+    result = [runner.logits(ids) for _ in range(3)]
+    assert relative(result[0], expected) < 0.03
+    assert all(torch.equal(result[0], item) for item in result[1:])
     assert runner.generate(ids[:, :100], 40).tokens == runner.generate(ids[:, :100], 40).tokens
 
 

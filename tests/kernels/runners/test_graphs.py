@@ -48,13 +48,13 @@ def test_a_bucket_keeps_what_its_prompts_read(monkeypatch: pytest.MonkeyPatch) -
     cos, sin = model.rope_table(64)
     place, token = torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64)
     state = State(1, 64, cos, sin, model.cache(1, 64), place, token)
-    found = prompts.PromptReader(model, BoundVariants([], GPUS["h200"]), state, whole=False)
-    found.capture(20)
+    result = prompts.PromptReader(model, BoundVariants([], GPUS["h200"]), state, whole=False)
+    result.capture(20)
     gc.collect()
-    assert [each() is not None for each in made] == [True]
-    del found
+    assert [item() is not None for item in made] == [True]
+    del result
     gc.collect()
-    assert [each() is not None for each in made] == [False]
+    assert [item() is not None for item in made] == [False]
 
 
 @torch.no_grad()
@@ -88,7 +88,7 @@ def test_a_prompt_reads_the_same_after_its_garbage_is_collected() -> None:
     filled = [torch.full((size,), 1 << 40, device="cuda") for size in (1, 16, 64, 128, 256) for _ in range(100)]
     torch.cuda.synchronize()
     assert runner.generate(ids, 8).tokens == first
-    assert all(bool((each == 1 << 40).all()) for each in filled)
+    assert all(bool((item == 1 << 40).all()) for item in filled)
 
 
 class TurningHead(registry.Variant):

@@ -100,9 +100,9 @@ def recording(called: list[str], name: str, build: Any) -> Any:
     def built(case: Any, params: dict[str, Any]) -> Any:
         function = build(case, params)
 
-        def call(*arguments: Any, **more: Any) -> Any:
+        def call(*arguments: Any, **kwargs: Any) -> Any:
             called.append(name)
-            return function(*arguments, **more)
+            return function(*arguments, **kwargs)
 
         return call
 
@@ -174,7 +174,7 @@ def test_each_weight_is_packed_once_unchanged_ones_are_views_and_closing_lets_th
     assert folded
     runner.close()
     gc.collect()
-    assert all(each() is None for each in folded)
+    assert all(item() is None for item in folded)
 
 
 def part(variant: str, params: dict[str, Any], **fields: Any) -> BoundVariant:

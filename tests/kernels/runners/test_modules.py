@@ -114,9 +114,9 @@ def test_a_model_that_gives_every_logit_is_asked_for_all(monkeypatch: pytest.Mon
     model = load(FAMILIES["starcoder2"])
     forward = type(model).forward
 
-    def without_rows(self: Any, logits_to_keep: Any = 0, **given: Any) -> Any:
+    def without_rows(self: Any, logits_to_keep: Any = 0, **kwargs: Any) -> Any:
         rows = int(logits_to_keep) if isinstance(logits_to_keep, int) else 0
-        return forward(self, logits_to_keep=rows, **given)
+        return forward(self, logits_to_keep=rows, **kwargs)
 
     monkeypatch.setattr(type(model), "forward", without_rows)
     ids = torch.randint(3, 300, (1, 70), generator=torch.Generator().manual_seed(4))

@@ -48,7 +48,7 @@ def test_any_arrangement_of_a_family_is_its_model(name: str, random_ids: torch.T
     layer_ops = LayerOps(Decoder(model), TRAFFIC)
     for fused in (True, False):
         cheap = 1.0 if fused else 3.0
-        found = options_of(
+        result = options_of(
             layer_ops, lambda case, cheap=cheap: cheap if getattr(case, "epilogue", "") in FUSED else 2.0
         )
         plan = Plan(
@@ -56,7 +56,7 @@ def test_any_arrangement_of_a_family_is_its_model(name: str, random_ids: torch.T
             gpu="cpu",
             runner="kernels",
             dtype="fp32",
-            ops=search_plan(layer_ops, found, None, always).ops,
+            ops=search_plan(layer_ops, result, None, always).ops,
         )
         runner = runners.apply(model, plan)
         runner.prepare(1, 20, 12)
@@ -82,15 +82,15 @@ def test_the_cheapest_sum_wins_where_nothing_is_timed_in_the_model() -> None:
 def test_a_variant_must_win_among_its_neighbours() -> None:
     """A product that is the faster one by itself loses its place when the whole pass is slower with it."""
     layer_ops = LayerOps(Decoder(load("llama")), TRAFFIC)
-    found = options_of(layer_ops, lambda case: 1.0)
+    result = options_of(layer_ops, lambda case: 1.0)
     step = next(case for case in layer_ops.cases() if isinstance(case, StepAttentionCase))
     alone = option(step, 0.9, "step_hopper", splits=8, pdl=True)
-    found[step.key].insert(0, alone)
+    result[step.key].insert(0, alone)
 
     def timer(queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         return [2.0 if any(op.variant == "step_hopper" for op in plan) else 1.5 for plan in plans]
 
-    chosen = search_plan(layer_ops, found, timer, always)
+    chosen = search_plan(layer_ops, result, timer, always)
     assert not any(op.variant == "step_hopper" for op in chosen.ops)
     assert any(
         "with torch_step_attention for step_attention in place of step_hopper {'splits': 8, 'pdl': True}" in note
@@ -106,9 +106,9 @@ def test_choosing_takes_what_there_is_and_ends_when_time_is_up() -> None:
         raise AssertionError("timed although time was up")
 
     assert search_plan(layer_ops, options_of(layer_ops, lambda case: 1.0), timer, lambda: False).ops
-    found = options_of(layer_ops, lambda case: 1.0)
-    found = {key: each for key, each in found.items() if "rmsnorm_scale" not in key}
-    chosen = search_plan(layer_ops, found, None, always)
+    result = options_of(layer_ops, lambda case: 1.0)
+    result = {key: each for key, each in result.items() if "rmsnorm_scale" not in key}
+    chosen = search_plan(layer_ops, result, None, always)
     assert "swiglu" in epilogues(chosen.ops, 1)
 
 
@@ -138,7 +138,7 @@ def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(monkeypatch
     model = load("llama")
     runner = TuningRunner(model, {"weights": "int8"})
     assert runner.generate(random_ids[:1, :20], 8).tokens == EagerRunner(model).generate(random_ids[:1, :20], 8).tokens
-    said = capsys.readouterr().err
-    assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear" in said
+    text = capsys.readouterr().err
+    assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear" in text
     assert {case.weights for case in asked if isinstance(case, LinearCase)} == {"fp32", "int8"}
     assert any(bound and bound.variant.name == "torch_step_attention" for bound in runner._variants._found.values())

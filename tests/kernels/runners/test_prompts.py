@@ -44,8 +44,8 @@ def compare(model: Decoder, variants: BoundVariants, ids: torch.Tensor, whole: b
     session._prefill()
     prompts = PromptReader(model, variants, stacked_state(model, batch), whole=whole)
     stream = prompts.read(ids)
-    for found, expected in zip(prompts.state.cache, session._cache, strict=True):
-        for one, other in zip(found, expected, strict=True):
+    for result, expected in zip(prompts.state.cache, session._cache, strict=True):
+        for one, other in zip(result, expected, strict=True):
             torch.testing.assert_close(one[:, :length], other[:, :length], atol=tolerance, rtol=tolerance)
             assert one[:, bucket(length) :].isnan().all()
     assert torch.equal(prompts.state.token, session.token)
@@ -88,9 +88,9 @@ def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
     compare(model, BoundVariants([], GPUS["cpu"]), prompt_of(1, 64), whole=False, tolerance=0.05)
 
 
-def usual(name: str, prompt: int, gpu: str, batch: int = 1, dtype: str = "bf16", **more: Any) -> list[PlannedOp]:
+def usual(name: str, prompt: int, gpu: str, batch: int = 1, dtype: str = "bf16", **kwargs: Any) -> list[PlannedOp]:
     places = LayerOps(Decoder(load(name, dtype)), BatchShape(batch, prompt, 8))
-    return prompt_ops(places, GPUS[gpu], **more)
+    return prompt_ops(places, GPUS[gpu], **kwargs)
 
 
 def names(ops: list[PlannedOp]) -> set[str]:
@@ -121,9 +121,9 @@ def test_last_tokens_go_on_by_products_of_their_own(monkeypatch: pytest.MonkeyPa
     """Not through tiles of many rows; and not as dependent launches, which most of their neighbours are not."""
     monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE)
     alone = [op for op in usual("wide", prompt, "h200", batch=2) if op.op == "linear" and op.case["m"] == 2]
-    found = [(op.case["n"], op.case["k"], op.case["epilogue"], op.variant, op.params) for op in alone]
+    result = [(op.case["n"], op.case["k"], op.case["epilogue"], op.variant, op.params) for op in alone]
     out, gate, down = (256, 256, "residual"), (512, 256, "rmsnorm_scale_swiglu"), (256, 512, "residual")
-    assert found == [(*product, "skinny", {}) for product in (out, gate, down)]
+    assert result == [(*product, "skinny", {}) for product in (out, gate, down)]
 
 
 def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +140,8 @@ def test_few_rows_go_through_products_that_gate_and_add(monkeypatch: pytest.Monk
 
 
 def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tile(prompt: int, **more: int) -> list[int]:
-        monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE | more)
+    def tile(prompt: int, **kwargs: int) -> list[int]:
+        monkeypatch.setitem(CONFIGS, "wide", CONFIGS["llama"] | WIDE | kwargs)
         params = next(op.params for op in usual("wide", prompt, "h200") if op.variant == "flash_triton")
         return [params[name] for name in ("block_m", "block_n", "warps", "stages")]
 
@@ -175,8 +175,8 @@ def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
 def test_no_op_of_a_sharded_prompt_adds_the_residual(length: int) -> None:
     """A product gives a partial sum, and all of them are added at once. What needs no other rank is fused as before."""
     layer_ops = LayerOps(Decoder(load("llama", "bf16")), BatchShape(1, length, 8))
-    alone, sharded = (prompt_ops(layer_ops, GPUS["h200"], sharded=each) for each in (False, True))
-    forms = [{op.case["epilogue"] for op in each if op.op == "linear"} for each in (alone, sharded)]
+    alone, sharded = (prompt_ops(layer_ops, GPUS["h200"], sharded=value) for value in (False, True))
+    forms = [{op.case["epilogue"] for op in value if op.op == "linear"} for value in (alone, sharded)]
     assert "residual" in forms[0]
     assert forms[1] == forms[0] - {"residual"} | {"none"}
     assert not [op for op in sharded if op.op == "rmsnorm" and op.case["residual"]]

@@ -39,14 +39,14 @@ def test_folded_norms_change_nothing_but_their_place_and_what_was_rounded_is_kep
     assert all(
         bool((norm == 1).all()) for norm in (folded.norm, folded.layers[0].input_norm, folded.layers[0].post_norm)
     )
-    found = runners.runner("kernels", model).logits(ids).float()
+    result = runners.runner("kernels", model).logits(ids).float()
     runner = KernelsRunner(model)
     runner._compact = lambda: folded  # type: ignore[method-assign]
-    difference = (runner.logits(ids).float() - found).norm() / found.norm()
+    difference = (runner.logits(ids).float() - result).norm() / result.norm()
     assert difference < 0.03  # products are rounded once more, to bf16
     compact = with_folded_norms(Decoder(model))
-    found = round_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"]))
-    for held in (found.lm_head, *(codes for layer in found.layers for codes in layer.values())):
+    result = round_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"]))
+    for held in (result.lm_head, *(codes for layer in result.layers for codes in layer.values())):
         weight = held.values()
         assert torch.equal(values(quantise_absmax(weight, "fp8")).bfloat16(), weight)
 
@@ -73,13 +73,13 @@ def test_the_runner_serves_the_rounded_values_and_leaves_the_model_alone() -> No
     ids = ids_of(model, 5)
     before = [parameter.clone() for parameter in model.parameters()]
     runner = KernelsRunner(model, GPTQ)
-    found = runner.logits(ids).float()
+    result = runner.logits(ids).float()
     compact = with_folded_norms(Decoder(model))
     wanted = KernelsRunner(model)
     rounded = round_decoder(compact, round_weights(model, compact, "fp8", Rounding.model_validate(GPTQ["rounding"])))
     wanted._compact = lambda: rounded  # type: ignore[method-assign]
-    assert torch.equal(found, wanted.logits(ids).float())
-    assert not torch.equal(found, KernelsRunner(model).logits(ids).float())
+    assert torch.equal(result, wanted.logits(ids).float())
+    assert not torch.equal(result, KernelsRunner(model).logits(ids).float())
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 

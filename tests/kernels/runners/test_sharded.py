@@ -66,12 +66,12 @@ def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(config, 
     model.config.save_pretrained(tmp_path / "together")
     save_file(dict(model.named_parameters()), tmp_path / "together" / "model.safetensors")
     expected = dict(parameters(tensor_parallel.shard_model(model, cpus(ranks))))
-    for found in (
+    for result in (
         tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3),
         *(tensor_parallel.read(folder, config, cpus(ranks), "fp32") for folder in tmp_path.iterdir()),
     ):
-        assert [name for name, _ in parameters(found)] == list(expected)
-        assert all(torch.equal(own, expected[name]) for name, own in parameters(found))
+        assert [name for name, _ in parameters(result)] == list(expected)
+        assert all(torch.equal(own, expected[name]) for name, own in parameters(result))
     mlp, own = model.model.layers[1].mlp, "model.layers.1.mlp"
     if not hasattr(mlp, "experts"):
         down = torch.cat([expected[f"{rank} {own}.down_proj.weight"] for rank in range(ranks)], dim=1)
@@ -122,12 +122,12 @@ def test_a_part_keeps_the_scales_of_its_rows(tmp_path: Path) -> None:
 
 def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> None:
     config = LARGE | {"num_hidden_layers": 1}
-    found, model = tensor_parallel.generate(config, cpus(4), "fp32", seed=3), whole(config)
+    result, model = tensor_parallel.generate(config, cpus(4), "fp32", seed=3), whole(config)
     down = model.model.layers[0].mlp.down_proj.weight
     assert down.numel() > 2 * weights.BLOCK
-    assert torch.equal(found.shards[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
+    assert torch.equal(result.shards[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
     up = model.model.layers[0].mlp.up_proj.weight
-    assert torch.equal(found.shards[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
+    assert torch.equal(result.shards[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
 
 
 @torch.no_grad()
@@ -283,7 +283,7 @@ def test_two_gpus_answer_as_one_does() -> None:
     assert isinstance(both._session, KernelsSession)
     assert type(both._session.step).__name__ == "_Together"
     truth = exact.logits(ids().cuda())
-    own, torchs, theirs = ((each.logits(ids().cuda()).float() - truth).norm() for each in (both, one, modules))
+    own, torchs, theirs = ((value.logits(ids().cuda()).float() - truth).norm() for value in (both, one, modules))
     assert own <= 1.1 * torchs
     assert theirs <= 1.5 * torchs  # the partial sums are rounded to bf16
     assert len(modules.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens[0]) == TOKENS

@@ -178,11 +178,11 @@ ThreadingHTTPServer((given.host, int(given.port)), Handler).serve_forever()
 
 def program(folder: Path, script: str) -> Path:
     """A program `folder/bin/python` that runs the shell's `script`."""
-    found = folder / "bin" / "python"
-    found.parent.mkdir(parents=True, exist_ok=True)
-    found.write_text(f"#!/bin/sh\n{script}\n")
-    found.chmod(0o755)
-    return found
+    result = folder / "bin" / "python"
+    result.parent.mkdir(parents=True, exist_ok=True)
+    result.write_text(f"#!/bin/sh\n{script}\n")
+    result.chmod(0o755)
+    return result
 
 
 def environment(folder: Path, honest: bool = True, log: str = "") -> Path:

@@ -40,25 +40,25 @@ def ready(api: httpx.Client) -> bool:
 
 
 def metric(api: httpx.Client, name: str) -> float:
-    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
-    assert found, name
-    return float(found[1])
+    result = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
+    assert result, name
+    return float(result[1])
 
 
 def spawned(server: subprocess.Popen[bytes]) -> dict[bool, list[psutil.Process]]:
     """The processes that a server has spawned, by whether they have loaded torch, as its ready engine alone has."""
-    found: dict[bool, list[psutil.Process]] = {True: [], False: []}
+    result: dict[bool, list[psutil.Process]] = {True: [], False: []}
     for child in psutil.Process(server.pid).children():
         with suppress(psutil.NoSuchProcess, OSError):
             if "spawn_main" in " ".join(child.cmdline()):
-                found["libtorch" in Path(f"/proc/{child.pid}/maps").read_text()].append(child)
-    return found
+                result["libtorch" in Path(f"/proc/{child.pid}/maps").read_text()].append(child)
+    return result
 
 
 def engine_of(server: subprocess.Popen[bytes]) -> int:
     """The process of a server's engine."""
-    (found,) = spawned(server)[True]
-    return found.pid
+    (result,) = spawned(server)[True]
+    return result.pid
 
 
 @contextmanager
@@ -70,10 +70,10 @@ def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[htt
     command += ["--max-num-seqs", "4", "--max-model-len", "128", *options]
     server = subprocess.Popen(command, env=environment, start_new_session=True, stderr=output)
     headers = {"Authorization": "Bearer secret"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as result:
         try:
-            wait_for(lambda: ready(found), 300, "the server", processes={"the server": server})
-            yield found, server
+            wait_for(lambda: ready(result), 300, "the server", processes={"the server": server})
+            yield result, server
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
@@ -82,9 +82,9 @@ def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[htt
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    with served("--drain-seconds", "1") as (found, server):
-        yield found, server
-        with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+    with served("--drain-seconds", "1") as (result, server):
+        yield result, server
+        with result.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
             lines = stream.iter_lines()
             next(lines)
             server.send_signal(signal.SIGTERM)

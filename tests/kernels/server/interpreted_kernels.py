@@ -105,8 +105,8 @@ def logits_of_a_mixed_pass(
 
     def ops(shape):
         cases = packed_cases(decoder, shape, 8, backend.state.positions, backend._usable) if variant else []
-        found = [case.model_dump() for case in cases if case.op == "attention"]
-        return {"only": [PlannedOp(op="attention", case=case, variant=variant) for case in found]}
+        result = [case.model_dump() for case in cases if case.op == "attention"]
+        return {"only": [PlannedOp(op="attention", case=case, variant=variant) for case in result]}
 
     monkeypatch.setattr(backend, "_arrangements", ops)
     for prompts in ((5, 3), (block, 6)):
@@ -117,8 +117,8 @@ def logits_of_a_mixed_pass(
         backend.launch(step)
         scheduler.commit(step, *backend.read())
     assert (len(step.decodes), len(step.prefill_chunks)) == (2, 2)
-    (found,) = [each.one_pass for shape, each in backend._captured.items() if shape.decodes and shape.blocks]
-    return found.logits[: len(step.parts)]
+    (outcome,) = [each.one_pass for shape, each in backend._captured.items() if shape.decodes and shape.blocks]
+    return outcome.logits[: len(step.parts)]
 
 
 @pytest.mark.parametrize(("kv_cache_dtype", "error"), [("auto", 1e-2), ("fp8", 4e-2)])
@@ -128,9 +128,9 @@ def test_both_calls_of_attention_write_into_one_output(kv_cache_dtype, error, mo
     expected = logits_of_a_mixed_pass(model, None, monkeypatch, kv_cache_dtype)
     call, written = DecodeCall.__call__, []
 
-    def noted(self: DecodeCall, *given: Any, out: torch.Tensor, **scales: torch.Tensor) -> torch.Tensor:
+    def noted(self: DecodeCall, *args: Any, out: torch.Tensor, **scales: torch.Tensor) -> torch.Tensor:
         written.append(out.untyped_storage().data_ptr())
-        return call(self, *given, out=out, **scales)
+        return call(self, *args, out=out, **scales)
 
     monkeypatch.setattr(DecodeCall, "__call__", noted)
     logits = logits_of_a_mixed_pass(model, "decode_split", monkeypatch, kv_cache_dtype)

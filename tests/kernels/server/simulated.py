@@ -47,7 +47,7 @@ class Device:
         """Writes the tokens of all parts into their pages, then chooses the next ones from what the pages hold."""
         size = self.limits.page_size
         assert len(step.prefill_chunks) <= self.limits.max_prefill_chunks
-        assert len({id(each.request) for each in step.parts}) == len(step.parts) <= self.limits.max_num_seqs
+        assert len({id(item.request) for item in step.parts}) == len(step.parts) <= self.limits.max_num_seqs
         shape = fitting(self.shapes, step)
         assert not shape.blocks or shape.rows <= max(
             self.limits.max_num_batched_tokens, shape.decodes + self._least_room

@@ -20,7 +20,7 @@ BODY = {"model": "m", "prompt": "a", "max_tokens": 1}
 ORIGIN = "https://chat.example.org"
 
 
-def answers(*requests: dict[str, Any], ready: bool = True, **given: Any) -> list[httpx.Response]:
+def answers(*requests: dict[str, Any], ready: bool = True, **kwargs: Any) -> list[httpx.Response]:
     """The answers to requests, by their `method`, `url` and what httpx takes beside them."""
 
     def engine(message: Any) -> None:
@@ -33,15 +33,15 @@ def answers(*requests: dict[str, Any], ready: bool = True, **given: Any) -> list
     client.state_changed(EngineState(Ready(256, 256, "cpu") if ready else None, report=report))
 
     async def whole() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(WebSpec(Spec("tiny-llama"), "m", **given).app(client))
+        transport = httpx.ASGITransport(WebSpec(Spec("tiny-llama"), "m", **kwargs).app(client))
         async with httpx.AsyncClient(transport=transport, base_url="http://m") as api:
             return [await api.request(**request) for request in requests]
 
     return asyncio.run(whole())
 
 
-def post(body: dict[str, Any] = BODY, **given: Any) -> dict[str, Any]:
-    return {"method": "POST", "url": "/v1/completions", "json": body, **given}
+def post(body: dict[str, Any] = BODY, **kwargs: Any) -> dict[str, Any]:
+    return {"method": "POST", "url": "/v1/completions", "json": body, **kwargs}
 
 
 def get(path: str) -> dict[str, Any]:

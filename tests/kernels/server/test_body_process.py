@@ -113,9 +113,9 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -
 
 
 def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(body: bytes, *given: Any) -> CompletionRequest:
+    def here(body: bytes, *args: Any) -> CompletionRequest:
         assert len(body) < LARGE_BODY
-        return document_in(body, *given)
+        return document_in(body, *args)
 
     monkeypatch.setattr(app, "document_in", here)
     edge = bytes_of(TEXT | {"prompt": ""})
@@ -167,8 +167,8 @@ def test_signals_to_the_group_do_not_end_it_and_the_servers_end_does() -> None:
     reader = BodyReader()
     asyncio.run(asked(bytes_of(TEXT), reader))
     process = psutil.Process(reader._process.pid)
-    for each in (signal.SIGINT, signal.SIGTERM):
-        process.send_signal(each)
+    for value in (signal.SIGINT, signal.SIGTERM):
+        process.send_signal(value)
     assert asyncio.run(asked(bytes_of(TEXT), reader)).prompt == TEXT["prompt"]
     reader.close()
     assert not process.is_running()

@@ -134,8 +134,8 @@ def written(elements: Iterator[object], others: dict) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("elements", [[], [{"text": 'ä"\n'}], [{"a": at} for at in range(500)]], ids=len)
 def test_others_get_a_turn_behind_each_element(elements: list) -> None:
-    found, turns = written(iter(elements), {"id": "é", "usage": {"b": None}})
-    assert json.loads(found) == {"id": "é", "usage": {"b": None}, "choices": elements}
+    result, turns = written(iter(elements), {"id": "é", "usage": {"b": None}})
+    assert json.loads(result) == {"id": "é", "usage": {"b": None}, "choices": elements}
     assert turns > len(elements)
 
 

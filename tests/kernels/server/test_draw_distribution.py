@@ -75,10 +75,10 @@ SETTINGS = {"temperature": WHOLE, "high temperature": HOT, "top-k": TOP_K, "top-
 
 def one_likely() -> Tensor:
     """Logits [vocab], all different: one token is about as likely as all others together."""
-    found = 0.4 * torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
-    found[77] = 4.2
-    assert len(found.unique()) == VOCAB
-    return found
+    result = 0.4 * torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
+    result[77] = 4.2
+    assert len(result.unique()) == VOCAB
+    return result
 
 
 def shares(logits: Tensor, how: Sampling) -> np.ndarray:
@@ -109,7 +109,7 @@ def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
     token = np.unique(alone, return_inverse=True)[1]
     tokens = []
     for groups in (token, cell):
-        seen, hoped = (np.bincount(groups, weights=each[order]) for each in (counts, expected))
+        seen, hoped = (np.bincount(groups, weights=value[order]) for value in (counts, expected))
         tokens.append(tail(((seen - hoped) ** 2 / hoped).sum(), len(hoped) - 1))
     return 2 * min(tokens)
 

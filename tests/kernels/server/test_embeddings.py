@@ -54,8 +54,8 @@ POOLED = {
 
 @pytest.mark.parametrize("pooling", [(name,) for name in POOLED] + [("mean", "cls")])
 def test_a_vector_is_the_models_whatever_is_beside_it(model, pooling: tuple[str, ...]) -> None:
-    found = torch.tensor(Encoder(model, SentenceHead(SentenceModules(pooling)), 512).vectors(TEXTS))
-    for vector, ids in zip(found, TEXTS, strict=True):
+    result = torch.tensor(Encoder(model, SentenceHead(SentenceModules(pooling)), 512).vectors(TEXTS))
+    for vector, ids in zip(result, TEXTS, strict=True):
         with torch.no_grad():
             hidden = model.bert(torch.tensor([ids])).last_hidden_state[0]
         alone = torch.cat([POOLED[mode](hidden) for mode in pooling])
@@ -68,7 +68,7 @@ def test_batches_keep_the_order_and_the_limits() -> None:
     while waiting:
         batch = next_batch(waiting)
         sizes.append(len(batch))
-        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MAX_TOKENS
+        assert len(batch) == 1 or len(batch) * max(len(item.ids) for item in batch) <= MAX_TOKENS
     assert sizes == [MAX_ROWS, 100 - MAX_ROWS, 1, 1]
 
 
@@ -120,11 +120,11 @@ def test_others_get_a_turn_while_vectors_are_written() -> None:
             await asyncio.sleep(0)
         return json.loads(await writing)
 
-    found = asyncio.run(whole())
+    result = asyncio.run(whole())
     assert turns > 300, "one behind each vector"
-    assert [each["index"] for each in found["data"]] == [*range(300)]
-    assert all(each["embedding"] == [0.25, 1e-9, -3.0] for each in found["data"])
-    assert (found["object"], found["model"], found["usage"]["total_tokens"]) == ("list", 'm"', 600)
+    assert [item["index"] for item in result["data"]] == [*range(300)]
+    assert all(item["embedding"] == [0.25, 1e-9, -3.0] for item in result["data"])
+    assert (result["object"], result["model"], result["usage"]["total_tokens"]) == ("list", 'm"', 600)
 
 
 def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch) -> None:
@@ -139,11 +139,11 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         for child in psutil.Process(server.pid).children(recursive=True):
             child.terminate()  # as with a signal to the whole group; the engine goes on until the server has drained
         asked = {"model": "tiny-bert", "input": TEXTS}
-        found = api.post("/v1/embeddings", json=asked, timeout=300).json()
-        assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
-        assert [each["index"] for each in found["data"]] == [0, 1, 2]
+        result = api.post("/v1/embeddings", json=asked, timeout=300).json()
+        assert result["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
+        assert [item["index"] for item in result["data"]] == [0, 1, 2]
         expected = torch.tensor(Encoder(model, SentenceHead(SentenceModules()), 512).vectors(TEXTS))
-        vectors = torch.tensor([each["embedding"] for each in found["data"]])
+        vectors = torch.tensor([item["embedding"] for item in result["data"]])
         torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
         short = api.post("/v1/embeddings", json=asked | {"input": TEXTS[0], "encoding_format": "base64"}, timeout=300)
         values = struct.unpack("<128f", base64.b64decode(short.json()["data"][0]["embedding"]))

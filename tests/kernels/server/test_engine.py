@@ -124,14 +124,14 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(
         layer.self_attn.v_scale = torch.rand(model.config.num_key_value_heads) / 10 + 0.01
     requests, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
     own = served(model, requests, pages, kv_cache_dtype="fp8")
-    assert max(each.cached for each in requests) >= 16
+    assert max(request.cached for request in requests) >= 16
     rope, rounding = PackedPass._rope, []
 
     def rounded(self, w, shape, keys, values, scales):
         append = rope(self, w, shape, keys, values, scales)
 
-        def run(*given):
-            q = append(*given)
+        def run(*args):
+            q = append(*args)
             for pages, scale in zip((keys, values), w.kv_scales, strict=True):
                 by = torch.ones(1) if scale is None else scale
                 exact = (pages / by[:, None]).clamp(-448, 448)
@@ -144,7 +144,7 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(
     monkeypatch.setattr(PackedPass, "_rope", rounded)
     plain = served(model, expected, pages)
     assert 0 < max(rounding) < 448
-    assert [each.ids for each in requests] == [each.ids for each in expected]
+    assert [request.ids for request in requests] == [item.ids for item in expected]
     assert (own.scheduler.preempted > 0) == (pages == 11)
     fp8, wide = own.backends[-1].state, plain.backends[-1].state
     assert (fp8.keys.dtype, wide.keys.nbytes) == (torch.float8_e4m3fn, 4 * fp8.keys.nbytes)
@@ -157,7 +157,7 @@ def test_pages_in_fp8_give_the_models_answers_but_for_their_rounding() -> None:
     requests, alone = requests_of(7), requests_of(7)
     served(sharded, requests, kv_cache_dtype="fp8")
     served(model, alone, kv_cache_dtype="fp8")
-    assert [each.ids for each in requests] == [each.ids for each in alone]
+    assert [request.ids for request in requests] == [item.ids for item in alone]
     assert_models_answers(model, requests, "fp8")
 
 
@@ -169,13 +169,13 @@ def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: p
     apart, together = requests_of(7), requests_of(7)
     served(model, apart)
     served(model, together, ops=step_ops(Decoder(model), 4))
-    assert [each.ids for each in together] == [each.ids for each in apart]
+    assert [item.ids for item in together] == [item.ids for item in apart]
 
 
 def step_ops(decoder: Decoder, *decodes: int) -> list[PlannedOp]:
     """Attention of a step in one op, for passes of so many decodes."""
     capacity = -(-(96 + block_of(decoder)) // 8) * 8
-    shapes = [Shape(each, 0, 4, 0) for each in decodes]
+    shapes = [Shape(decode, 0, 4, 0) for decode in decodes]
     cases = [case for shape in shapes for case in packed_cases(decoder, shape, 8, capacity, Usable(GPUS["cpu"]))]
     steps = [case for case in cases if case.op == "step_attention"]
     assert len(steps) >= len(decodes)
@@ -188,7 +188,7 @@ def test_fewer_decodes_than_where_one_arrangement_is_the_fastest_are_not_timed(m
     limits = SchedulerLimits(40, 8, 8, 96, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=step_ops(decoder, 1, 2, 4, 8))
     times = iter([2.0, 1.0, 1.0, 2.0])  # of attention in one op, then apart; the most decodes first
-    monkeypatch.setattr(kernels, "_ms", lambda *given: next(times))
+    monkeypatch.setattr(kernels, "_ms", lambda *args: next(times))
     kernels.prepare()
     assert sorted(shape.decodes for shape in kernels.timed) == [4, 8]
     variants = {shape.decodes: kernels._fastest[shape] for shape in kernels.shapes if not shape.blocks}
@@ -214,7 +214,7 @@ def test_answers_are_the_same_when_pages_run_out() -> None:
     served(model, roomy)
     own = served(model, tight, pages=11)
     assert own.scheduler.preempted
-    assert [each.ids for each in tight] == [each.ids for each in roomy]
+    assert [item.ids for item in tight] == [item.ids for item in roomy]
 
 
 def test_a_stop_token_ends_the_answer() -> None:
@@ -241,9 +241,9 @@ def test_log_probabilities_are_the_models_and_change_no_answer(family, pages, mo
     tokens: list[Token] = []
     own = served(model, asking, pages, tokens=tokens)
     served(model, silent, pages)
-    assert [each.ids for each in asking] == [each.ids for each in silent]
+    assert [item.ids for item in asking] == [item.ids for item in silent]
     assert (own.scheduler.preempted > 0) == (pages == 11)
-    assert max(each.cached for each in asking) >= 16
+    assert max(item.cached for item in asking) >= 16
     for request in asking:
         told = [token.logprobs for token in tokens if token.request is request]
         if request.logprobs is None:
@@ -263,7 +263,7 @@ def test_log_probabilities_of_prompts_are_the_models() -> None:
     own = served(model, echoing, pages=11)
     served(model, silent)
     assert own.scheduler.preempted
-    assert [each.ids for each in echoing] == [each.ids for each in silent]
+    assert [item.ids for item in echoing] == [item.ids for item in silent]
     for request in echoing:
         prompt = request.ids[: request.prompt_length]
         assert sorted(request.prompt_logprobs) == (list(range(1, len(prompt))) if request.echo else [])
@@ -275,15 +275,15 @@ def test_log_probabilities_of_prompts_are_the_models() -> None:
 def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: list[int], most: int) -> None:
     """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
     assert len(told) == len(ids)
-    for found, row, token in zip(told, expected, ids, strict=True):
-        assert found.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
-        assert [value for _, value in found.likeliest] == pytest.approx(
+    for result, row, token in zip(told, expected, ids, strict=True):
+        assert result.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
+        assert [value for _, value in result.likeliest] == pytest.approx(
             row.topk(most).values.tolist(), abs=LOGPROB_ERROR
         )
-        assert [value for _, value in found.likeliest] == pytest.approx(
-            [float(row[each]) for each, _ in found.likeliest], abs=LOGPROB_ERROR
+        assert [value for _, value in result.likeliest] == pytest.approx(
+            [float(row[each]) for each, _ in result.likeliest], abs=LOGPROB_ERROR
         )
-        assert len({each for each, _ in found.likeliest}) == most
+        assert len({each for each, _ in result.likeliest}) == most
 
 
 def test_a_server_that_has_captured_a_part_answers_alike_and_captures_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

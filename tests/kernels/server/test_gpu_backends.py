@@ -36,15 +36,15 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 
 def requests_of(
-    draw: random.Random, vocab: int, count: int, lengths=(1, 17, 128, 300), answers=(3, 20, 70), **more: Any
+    draw: random.Random, vocab: int, count: int, lengths=(1, 17, 128, 300), answers=(3, 20, 70), **kwargs: Any
 ) -> list[Request]:
-    """Requests of drawn lengths; `more` gives further fields by a request's number."""
+    """Requests of drawn lengths; `kwargs` gives further fields by a request's number."""
     return [
         Request(
             str(number),
             [draw.randrange(vocab) for _ in range(draw.choice(lengths))],
             draw.choice(answers),
-            **{name: of(number) for name, of in more.items()},
+            **{name: of(number) for name, of in kwargs.items()},
         )
         for number in range(count)
     ]
@@ -62,7 +62,7 @@ def requests_of(
 )  # fmt: skip
 def test_both_backends_give_the_models_answers(family, weights, at_once, devices, monkeypatch):
     """24 requests of unequal lengths come and go: the megakernel takes up to 8 of them."""
-    monkeypatch.setattr(building, "crossover_batch", lambda *given: 8)
+    monkeypatch.setattr(building, "crossover_batch", lambda *args: 8)
     from triton import knobs
 
     model, _ = models(GPU_CONFIGS[family])
@@ -93,7 +93,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
 @pytest.mark.parametrize("devices", [None, [0, 0], pytest.param([0, 1], marks=TWO_GPUS)])
 def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path, monkeypatch):
     """By its own codes: 32 requests that share passes, and 8 by the megakernel."""
-    monkeypatch.setattr(building, "crossover_batch", lambda *given: 8)
+    monkeypatch.setattr(building, "crossover_batch", lambda *args: 8)
     generated, _ = models(GPU_CONFIGS[family])
     plain, stored, folder = (tmp_path / name for name in ("plain", "fp8", "bf16"))
     written_model.write(generated, plain)
@@ -162,9 +162,9 @@ def test_the_kernels_of_pages_in_fp8_pass_the_gate():
     block, gpu = backend.block_of(decoder, "fp8"), GPUS["h200"]
     for shape in (Shape(1, 0, block, 0), Shape(32, 16, block, 4)):
         ops = packed_ops(decoder, shape, 16, 1024, Usable(gpu, kv_dtype="fp8"))
-        found = [op for op in ops if op.op in ("rope", "attention")]
-        assert [op.variant for op in found] == ["rope_triton", *["decode_split"] * (1 + bool(shape.blocks))]
-        for op in found:
+        result = [op for op in ops if op.op in ("rope", "attention")]
+        assert [op.variant for op in result] == ["rope_triton", *["decode_split"] * (1 + bool(shape.blocks))]
+        for op in result:
             case = case_from.validate_python(op.case)
             report = gate.check(registry.variant(op.variant), case, "cuda", op.params)
             assert report.passed, f"{case.key}: {report.sentence}"
@@ -177,7 +177,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     monkeypatch.setattr(
         KernelsBackend,
         "_ms",
-        lambda self, shape, graph, *how, **more: ms(self, shape, graph, *how, **more) + (not graph.one_pass.head),
+        lambda self, shape, graph, *how, **kwargs: ms(self, shape, graph, *how, **kwargs) + (not graph.one_pass.head),
     )
     config = GPU_CONFIGS["llama"]
     model = runners.load(None, config, seed=1, generated=True, dtype=dtype, device="cuda")
@@ -195,12 +195,12 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     requests = requests_of(draw, vocab, 20, (1, 17, 128), (40,), sampling=sampled)
     run_all(own, requests)
     assert taken >= {"argmax", "top_k_p"}
-    assert_models_answers(model, [each for each in requests if each.sampling.greedy], dtype)
+    assert_models_answers(model, [request for request in requests if request.sampling.greedy], dtype)
     eager = runners.runner("eager", model)
-    for each in (each for each in requests if not each.sampling.greedy):
-        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+    for item in (request for request in requests if not request.sampling.greedy):
+        ids, length = torch.tensor([item.ids], device="cuda"), item.prompt_length
         logits = eager.logits(ids)[0, length - 1 : -1].float()
-        least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * MAX_DIFFERENCE[dtype] * logits.std(-1)
+        least = logits.topk(item.sampling.top_k).values[:, -1] - 2 * MAX_DIFFERENCE[dtype] * logits.std(-1)
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
 
 
@@ -214,7 +214,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
 )  # fmt: skip
 def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeypatch):
     """Graphs of single and mixed steps; the megakernel takes up to so many sequences."""
-    monkeypatch.setattr(building, "crossover_batch", lambda *given: up_to)
+    monkeypatch.setattr(building, "crossover_batch", lambda *args: up_to)
     model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     draw, vocab, served = random.Random(3), config["vocab_size"], model
     if devices is not None:
@@ -237,16 +237,16 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     requests = requests_of(draw, vocab, 20, logprobs=lambda number: 5 if number % 2 else None, **fields)
     tokens = run_all(own, requests)
     eager = runners.runner("eager", model)
-    for each in requests:
-        told = [token.logprobs for token in tokens if token.request is each]
-        if each.logprobs is None:
-            assert told == [None] * each.max_tokens
+    for request in requests:
+        told = [token.logprobs for token in tokens if token.request is request]
+        if request.logprobs is None:
+            assert told == [None] * request.max_tokens
             continue
-        logits = eager.logits(torch.tensor([each.ids], device="cuda"))[0, each.prompt_length - 1 : -1].float()
+        logits = eager.logits(torch.tensor([request.ids], device="cuda"))[0, request.prompt_length - 1 : -1].float()
         limit = 2 * MAX_DIFFERENCE["bf16"] * float(logits.std(-1).max())
         rows = logits.log_softmax(-1).tolist()
-        for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
-            assert found.own == pytest.approx(row[token], abs=limit)
-            assert [value for _, value in found.likeliest] == pytest.approx(
-                [row[at] for at, _ in found.likeliest], abs=limit
+        for result, row, token in zip(told, rows, request.ids[request.prompt_length :], strict=True):
+            assert result.own == pytest.approx(row[token], abs=limit)
+            assert [value for _, value in result.likeliest] == pytest.approx(
+                [row[at] for at, _ in result.likeliest], abs=limit
             )

@@ -35,11 +35,11 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
         real = registry.variant(name)
 
         def build(case: Any, params: Any, name: str = name) -> Any:
-            def call(x: torch.Tensor, w: torch.Tensor, *ends: torch.Tensor, **more: Any) -> torch.Tensor:
+            def call(x: torch.Tensor, w: torch.Tensor, *ends: torch.Tensor, **kwargs: Any) -> torch.Tensor:
                 calls[name, getattr(case, "m", len(x))] += 1
-                own = dict(zip(("offs",), ends, strict=False)) or {"eps": more.pop("eps", 1e-6)}
-                found: torch.Tensor = case.reference({"x": x, "w": w, **own, **more})[0]
-                return found
+                own = dict(zip(("offs",), ends, strict=False)) or {"eps": kwargs.pop("eps", 1e-6)}
+                result: torch.Tensor = case.reference({"x": x, "w": w, **own, **kwargs})[0]
+                return result
 
             return call
 
@@ -72,7 +72,7 @@ def test_passes_of_few_rows_multiply_by_the_rounded_weights(rows, weights, ranks
     limits = limits_for(decoders[0], model.config, RequestedSize(64, 20))
     others = [name for name in VARIANTS if name not in LOWERED]
     own = Engine([KernelsBackend(decoders, GPUS["h200"], limits, exclude=others, weights=weights)])
-    requests = [Request(str(each), [each + 1, 7 * each + 3, 5], 3 + each // 5) for each in range(20)]
+    requests = [Request(str(index), [index + 1, 7 * index + 3, 5], 3 + index // 5) for index in range(20)]
     run_all(own, requests)
     few = {("skinny_int8", False), (f"skinny_{weights}", False)}
     assert {(name, count > 16) for name, count in rows} == {*few, ("small_gemm_int8", True)}
@@ -104,7 +104,7 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
     (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others, weights=weights)
     assert streamed == [("fp8_layers", [1, 2, 4, 8])]
     rows.clear()
-    requests = [Request(str(each), [each + 1, 2 * each + 3, 5], 3 + each // 5) for each in range(20)]
+    requests = [Request(str(index), [index + 1, 2 * index + 3, 5], 3 + index // 5) for index in range(20)]
     run_all(Engine([kernels]), requests)
     assert {(name, count > 16) for name, count in rows} == {("skinny_fp8", False), ("small_gemm_fp8", True)}
     assert_models_answers(exact, requests)
@@ -140,9 +140,9 @@ def test_passes_of_few_rows_multiply_by_rounded_experts(rows, name, weights):
             w.copy_(absmax.values(absmax.quantise_absmax(w.flatten(0, 1), weights)).view_as(w))
     decoder = Decoder(model)
     limits = limits_for(decoder, model.config, RequestedSize(64, 4))
-    others = [each for each in VARIANTS if each not in LOWERED or "grouped" not in each]
+    others = [variant for variant in VARIANTS if variant not in LOWERED or "grouped" not in variant]
     own_engine = Engine([KernelsBackend(decoder, GPUS["h200"], limits, exclude=others, weights=weights)])
-    requests = [Request(str(each), [*range(each + 1, each + 40)], 3) for each in range(2)]
+    requests = [Request(str(index), [*range(index + 1, index + 40)], 3) for index in range(2)]
     run_all(own_engine, requests)
     assert {each for each, _ in rows} == {f"grouped_{weights}"}
     assert max(count for _, count in rows) <= 8 * 32

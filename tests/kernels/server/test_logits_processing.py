@@ -62,7 +62,7 @@ def test_penalties_and_biases_change_the_answers_that_ask_for_them() -> None:
         request.processor = Processor(request.ids, OPTIONS[number % len(OPTIONS)])
     served(model, plain, pages=11)
     assert served(model, changed, pages=11).scheduler.preempted
-    assert [each.ids for each in changed[::2]] == [each.ids for each in plain[::2]]
+    assert [item.ids for item in changed[::2]] == [item.ids for item in plain[::2]]
     for number, request in enumerate(changed[1::2]):
         answer = request.ids[request.prompt_length :]
         assert answer == expected(runner, request, OPTIONS[number % len(OPTIONS)])
@@ -80,7 +80,7 @@ def test_answers_follow_their_grammars_and_end_with_them(grammars: Grammars) -> 
     for request in requests[:2]:
         text = bytes(request.ids[request.prompt_length :]).decode()
         assert re.fullmatch(PATTERN, text)
-        reasons = [each.finish_reason for each in tokens if each.request is request]
+        reasons = [token.finish_reason for token in tokens if token.request is request]
         assert reasons == [None] * (len(text) - 1) + ["complete"]
     assert requests[2].ids == alone.ids
 
@@ -130,8 +130,8 @@ def test_a_grammar_that_breaks_a_library_ends_no_engine_and_delays_no_penalty() 
     begin.set()
     wait_for(compiler.pending["broken"][1].done, 60, "the grammar")
     ((request, refusal),) = compiler.compiled()
-    said = "response_format: the grammar could not be read, and the server's log says why"
-    assert (request, refusal) == (broken, Refusal(said, "response_format"))
+    text = "response_format: the grammar could not be read, and the server's log says why"
+    assert (request, refusal) == (broken, Refusal(text, "response_format"))
     assert left.cancelled()
 
 

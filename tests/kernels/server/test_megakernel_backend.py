@@ -72,7 +72,7 @@ def engine_of(most: int = 4, ranks: int = 1) -> tuple[torch.nn.Module, Engine, l
 
 def served(own: Engine, arrivals: dict[int, list[Request]], cancelled: dict[int, Request] | None = None) -> list[int]:
     """Which backend computed each turn's step: 0 the megakernel, 1 the kernels, -1 none."""
-    turn, found = 0, []
+    turn, result = 0, []
     while not own.idle or any(at >= turn for at in arrivals):
         for request in arrivals.get(turn, []):
             own.add(request)
@@ -80,9 +80,9 @@ def served(own: Engine, arrivals: dict[int, list[Request]], cancelled: dict[int,
             own.cancel(cancelled[turn])
         before = list(own.steps_of)
         own.run_step()
-        found.append(next((at for at, (a, b) in enumerate(zip(before, own.steps_of, strict=True)) if b > a), -1))
+        result.append(next((at for at, (a, b) in enumerate(zip(before, own.steps_of, strict=True)) if b > a), -1))
         turn += 1
-    return found
+    return result
 
 
 def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREEDY) -> Request:
@@ -100,8 +100,8 @@ def test_sequences_join_leave_and_change_over_both_ways(ranks: int) -> None:
     turns = served(own, {0: [first], 3: [second], 5: [gone], 7: burst, 14: [long]}, {9: gone})
     assert gone.finish_reason == "cancelled"
     finished = [first, second, long, *burst]
-    assert [each.finish_reason for each in finished] == ["length"] * len(finished)
-    assert [each.answered for each in finished] == [each.max_tokens for each in finished]
+    assert [item.finish_reason for item in finished] == ["length"] * len(finished)
+    assert [item.answered for item in finished] == [item.max_tokens for item in finished]
     assert_models_answers(model, finished)
     changes = set(itertools.pairwise(turns))
     assert {(0, 1), (1, 0)} <= changes
@@ -196,8 +196,8 @@ def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
 def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
     _, own, instances = engine_of()
     megakernel = own.backends[0]
-    for each in (megakernel.state.keys, megakernel.state.values):
-        each.normal_()
+    for value in (megakernel.state.keys, megakernel.state.values):
+        value.normal_()
     before = megakernel.state.keys.clone(), megakernel.state.values.clone()
     megakernel.prepare()
     assert torch.equal(megakernel.state.keys, before[0])
@@ -213,15 +213,15 @@ def test_what_the_server_chose_is_told() -> None:
     megakernel, kernels = own.backends
     megakernel.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
     here: dict[str, str | None] = {"device": "this one", "driver": None, "torch": "2.11"}
-    found = building.serving_settings(own.backends, None, here)
-    assert (found.basis, found.megakernel_up_to, found.token_ms) == (
+    result = building.serving_settings(own.backends, None, here)
+    assert (result.basis, result.megakernel_up_to, result.token_ms) == (
         "measured",
         megakernel.max_num_seqs,
         megakernel.timed,
     )
-    assert (found.max_model_len, found.max_num_seqs) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
-    assert found.device == "this one"
-    assert building.serving_settings([kernels], found, here).token_ms == megakernel.timed
+    assert (result.max_model_len, result.max_num_seqs) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
+    assert result.device == "this one"
+    assert building.serving_settings([kernels], result, here).token_ms == megakernel.timed
     assert building.serving_settings([kernels], None, here).megakernel_up_to == 0
     without = building.serving_settings([kernels], None, here, ["megakernel", "skinny"])
     assert (without.megakernel_up_to, without.exclude) == (None, ["skinny"])

@@ -36,18 +36,18 @@ def _connections_go_to_another(api: httpx.Client, server: subprocess.Popen[bytes
         assert refused >= 1
         with without_files(second.pid):
             held = [socket.create_connection(address, timeout=300) for _ in range(4)]
-            for each in held:
-                each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            for item in held:
+                item.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
-    assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
+    assert [_whole(item)[:15] for item in held] == [b"HTTP/1.1 200 OK"] * 4
     second.suspend()
     time.sleep(PAUSE_SECONDS)
     held = [socket.create_connection(address, timeout=300) for _ in range(200)]
-    for each in held:
-        each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    for item in held:
+        item.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MAX_CONNECTIONS_IN_FLIGHT)
     second.kill()
-    assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}
+    assert {_whole(item)[:15] for item in held} == {b"HTTP/1.1 200 OK"}
 
 
 def test_what_cannot_be_started_again_or_take_a_connection_is_tried_again(tmp_path: Path) -> None:
@@ -59,15 +59,15 @@ def test_what_cannot_be_started_again_or_take_a_connection_is_tried_again(tmp_pa
         with without_files(server.pid):
             os.kill(engine_of(server), signal.SIGKILL)
             until(lambda: log.read_text().count("was not started") == 2)
-            found = api.post("/v1/completions", json=ASKED)
+            result = api.post("/v1/completions", json=ASKED)
             state = api.get("/health")
             lives = api.get("/livez").status_code
             counts = [metric(api, name) for name in ("engine_restarts_total", "generated_tokens_total", "steps_total")]
-        said = "the engine has ended and is started again; the last try failed: [Errno 24] Too many open files"
-        error = found.json()["error"]
-        assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
-        assert (error["code"], error["message"]) == ("engine_not_ready", f"{said}; ask again in a moment")
-        assert (state.status_code, state.text, lives) == (503, f"{said}\n", 200)
+        text = "the engine has ended and is started again; the last try failed: [Errno 24] Too many open files"
+        error = result.json()["error"]
+        assert (result.status_code, result.headers["Retry-After"]) == (503, "1")
+        assert (error["code"], error["message"]) == ("engine_not_ready", f"{text}; ask again in a moment")
+        assert (state.status_code, state.text, lives) == (503, f"{text}\n", 200)
         assert counts == [0, tokens, steps]
         until(lambda: ready(api))
         assert metric(api, "engine_restarts_total") == 1

@@ -52,11 +52,11 @@ def epilogues(
     """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
     model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
     ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, Usable(GPUS[gpu], copies, exclude, weights))
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for op in ops:
         if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
-            found.setdefault(op.variant, set()).add(op.case["epilogue"])
-    return found, sum(op.op == "rmsnorm" for op in ops)
+            result.setdefault(op.variant, set()).add(op.case["epilogue"])
+    return result, sum(op.op == "rmsnorm" for op in ops)
 
 
 @pytest.mark.parametrize(("family", "qkv"), [("llama", "rmsnorm_scale"), ("qwen2", "rmsnorm_scale_bias")])
@@ -139,9 +139,9 @@ def test_weights_that_were_stored_in_int8_are_multiplied_as_they_are() -> None:
     other = backend_of(GPU_CONFIGS["llama"], "int8")
     o = other.model.layers[0].o
     setattr(o, STORED_SCALES, torch.ones(len(o), -(-o.shape[1] // 32), dtype=torch.float16))
-    found = [(op, kind) for _, ops, kind in other.passes() for op in ops if op.variant.endswith("_int8")]
-    assert {op.variant for op, _ in found} == {"skinny_int8", "small_gemm_int8"}
-    assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in found)
+    result = [(op, kind) for _, ops, kind in other.passes() for op in ops if op.variant.endswith("_int8")]
+    assert {op.variant for op, _ in result} == {"skinny_int8", "small_gemm_int8"}
+    assert not any(kind or "rmsnorm" in op.case["epilogue"] for op, kind in result)
 
 
 def test_what_is_excluded_is_left_to_others_or_to_torch() -> None:
@@ -203,9 +203,9 @@ def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models
     for shape, ops, head in of_experts.passes():
         noted = NotedVariants(ops, H200)
         packed_pass(of_experts, noted, shape, head)
-        found = {each.case: each for each in noted._found.values() if each and isinstance(each.case, GroupedCase)}
-        assert {(case.rows, case.n, case.k) for case in found} == {(3 * shape.rows, 96, 64), (3 * shape.rows, 64, 48)}
-        assert {each.variant.name for each in found.values()} == {"grouped_hopper"}
+        result = {value.case: value for value in noted._found.values() if value and isinstance(value.case, GroupedCase)}
+        assert {(case.rows, case.n, case.k) for case in result} == {(3 * shape.rows, 96, 64), (3 * shape.rows, 64, 48)}
+        assert {value.variant.name for value in result.values()} == {"grouped_hopper"}
     copied: dict[tuple[object, ...], int] = {}
     for shape, ops, head in of_experts.passes():
         counted = CountedCopies(ops, H200)
@@ -222,11 +222,11 @@ def test_tiles_of_experts_are_multiplied_with_their_activation_by_the_product_of
         noted = NotedVariants(ops, H200)
         packed_pass(tiled, noted, shape, head)
         planned_ops = [
-            each for each in noted._found.values() if each and isinstance(each.case, GroupedCase | GatedCase)
+            value for value in noted._found.values() if value and isinstance(value.case, GroupedCase | GatedCase)
         ]
-        forms = {(each.case.n, each.case.k, each.case.epilogue): each for each in planned_ops}
+        forms = {(item.case.n, item.case.k, item.case.epilogue): item for item in planned_ops}
         assert [*forms] == [(48, 64, "swiglu"), (64, 48, "none")]
-        assert all((each.variant.name, each.params) == ("grouped_hopper", {"tiled": True}) for each in planned_ops)
+        assert all((item.variant.name, item.params) == ("grouped_hopper", {"tiled": True}) for item in planned_ops)
     plain = BoundVariants([], GPUS["cpu"])
     with pytest.raises(ValueError, match="no product of tiles is planned"):
         packed_pass(tiled, plain, tiled.shapes[0])
@@ -245,7 +245,7 @@ def test_passes_of_some_decodes_are_timed_with_norms_within_products_and_apart(b
     for name, ops in arranged[32].items():
         noted = NotedVariants(ops, H200)
         packed_pass(backend, noted, shape)
-        cases = [each.case for each in noted._found.values() if each and each.variant.name == "small_gemm"]
+        cases = [value.case for value in noted._found.values() if value and value.variant.name == "small_gemm"]
         normalising[name] = sum(isinstance(case, LinearCase) and case.normalises for case in cases)
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
 
@@ -258,27 +258,29 @@ def test_pages_in_fp8_are_written_and_read_by_kernels_for_them_and_never_by_the_
     for shape, ops, head in fp8.passes():
         noted = NotedVariants(ops, H200)
         packed_pass(fp8, noted, shape, head)
-        found = [each for each in noted._found.values() if each and isinstance(each.case, RopeCase | AttentionCase)]
+        result = [
+            value for value in noted._found.values() if value and isinstance(value.case, RopeCase | AttentionCase)
+        ]
         attended = ["decode_split"] * (bool(shape.decodes) + bool(shape.blocks))
-        assert sorted(each.variant.name for each in found) == [*attended, "rope_triton"]
-        assert {each.case.kv_dtype for each in found} == {"fp8"}
-        assert not [each for each in noted._found.values() if each and each.case.op == "step_attention"]
-    builds = [each for each in pass_builds(fp8) if isinstance(each, TritonBuild)]
+        assert sorted(item.variant.name for item in result) == [*attended, "rope_triton"]
+        assert {item.case.kv_dtype for item in result} == {"fp8"}
+        assert not [value for value in noted._found.values() if value and value.case.op == "step_attention"]
+    builds = [build for build in pass_builds(fp8) if isinstance(build, TritonBuild)]
     for name in ("_rope", "decode"):
-        each = next(each for each in builds if each.function == name)
+        each = next(build for build in builds if build.function == name)
         assert "fp8e4nv" in str(each)
         each.make()
 
 
 def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> None:
-    found: dict[int, list[SamplingKind]] = {}
+    result: dict[int, list[SamplingKind]] = {}
     for shape, ops, head in backend.passes():
         if head:
-            found.setdefault(shape.decodes, []).append(head)
+            result.setdefault(shape.decodes, []).append(head)
             mine = [op for op in ops if op.op == "lm_head" and op.case["sampling"] == head]
             assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.draws)]
             assert not shape.blocks
-    assert found == {decodes: [*TIMED_AS] for decodes in (1, 2, 4, 8, 16)}
+    assert result == {decodes: [*TIMED_AS] for decodes in (1, 2, 4, 8, 16)}
     for excluded in ("lm_head_skinny", "skinny"):
         without = KernelsBackend(backend.model, H200, backend.limits, exclude=[excluded])
         assert not any(head for _, _, head in without.passes())
@@ -291,11 +293,11 @@ def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) 
         shape = Shape(rows, 0, 16, 0)
         ops = [*packed_ops(head, shape, 16, 512, Usable(H200)), *head_ops(head, shape, Usable(H200))]
         cases = [(registry.variant(op.variant), case_from.validate_python(op.case), op.params) for op in ops]
-        found = [
+        result = [
             (v, c, p) for v, c, p in cases if isinstance(c, LmHeadCase) or getattr(c, "n", 0) == head.lm_head.shape[0]
         ]
-        assert len(found) == 3 or (len(found) == 2 and head.lm_head.shape[1] >= 4096)
-        assert len({variant.packing(case, params) for variant, case, params in found}) == 1
+        assert len(result) == 3 or (len(result) == 2 and head.lm_head.shape[1] >= 4096)
+        assert len({variant.packing(case, params) for variant, case, params in result}) == 1
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
     assert every == set(VARIANTS)
     without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
     assert not any(ops for _, ops, _ in without.passes())
-    left = [each.function for each in pass_builds(without) if isinstance(each, TritonBuild)]
+    left = [build.function for build in pass_builds(without) if isinstance(build, TritonBuild)]
     assert sorted(left) == ["_embed", "_parts", "_pick"]
     assert len(left) == len(pass_builds(without))
 
@@ -372,8 +374,8 @@ def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(mon
     model = SimpleNamespace(shapes=[heads] * 64, embedding=SimpleNamespace(device=torch.device("cuda"), itemsize=2))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (78 << 30, 140 << 30))
     config = LlamaConfig(max_position_embeddings=2048)
-    said = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
-    with pytest.raises(MemoryError, match=said):
+    text = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
+    with pytest.raises(MemoryError, match=text):
         limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)
 
 

@@ -37,7 +37,7 @@ def ms(shape: Shape) -> float:
 
 @pytest.mark.parametrize("most", [4.0, 100.0])
 def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
-    limits, stated = within(LIMITS, found := shapes(LIMITS), ms, most)
+    limits, stated = within(LIMITS, result := shapes(LIMITS), ms, most)
     assert stated <= most
     draw, scheduler, longest, whole = random.Random(1), Scheduler(limits), 0.0, 0
     for turn in range(250):
@@ -48,7 +48,7 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
         if step is None:
             continue
         if step.prefill_chunks and step.decodes:
-            longest = max(longest, ms(fitting(found, step)))
+            longest = max(longest, ms(fitting(result, step)))
         elif step.prefill_chunks:
             whole = max(whole, sum(part.tokens for part in step.prefill_chunks))
         scheduler.commit(step, [[1]] * len(step.parts))
@@ -152,10 +152,10 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
         assert isinstance(outputs, EngineOutputs)
         for name, token, _ in outputs.tokens:
             answers[name].append(token)
-        for name, found in outputs.logprobs.items():
-            logprobs[name] += found  # of no other request
+        for name, result in outputs.logprobs.items():
+            logprobs[name] += result  # of no other request
     assert answers["a"] == answers["b"] == answers["c"] == answers["d"]
-    assert [each.likeliest for each in logprobs["b"]] == [
+    assert [logprob.likeliest for logprob in logprobs["b"]] == [
         [(token, each.own)] for token, each in zip(answers["b"], logprobs["b"], strict=True)
     ]
     server.close()

@@ -37,8 +37,8 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def plan(**given) -> Plan:
-    return Plan(**({"model_digest": "0" * 64, "gpu": "h200", "runner": "kernels"} | given))
+def plan(**kwargs) -> Plan:
+    return Plan(**({"model_digest": "0" * 64, "gpu": "h200", "runner": "kernels"} | kwargs))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_plan_for_this_device_is_served() -> None:
     int8 = PlannedOp(op="linear", case=CASE | {"weights": "int8"}, variant="skinny_int8")
     int4 = PlannedOp(op="linear", case=CASE | {"weights": "int4_zero"}, variant="skinny_int4_zero")
     lower = [plan(runner="megakernel", options={"weights": weights}) for weights in ("int8", "int4")]
-    for each in (made, plan(ops=[int8]), plan(ops=[int8, int4]), *lower):
-        assert plan_refusal(each, GPUS["h200"], FACTS) is None
+    for value in (made, plan(ops=[int8]), plan(ops=[int8, int4]), *lower):
+        assert plan_refusal(value, GPUS["h200"], FACTS) is None
     assert "bf16, int8 weights and 8 requests" in plan_sentence(
         plan(ops=[int8], serving=Serving(max_num_seqs=8)), "bf16", 8
     )
@@ -104,7 +104,7 @@ def test_a_server_names_what_it_takes_of_a_plan_and_of_the_megakernel() -> None:
     assert "at once" not in plan_sentence(plan(), "bf16", 8)
     measured = plan(serving=Serving(megakernel_up_to=2))
     assert [max_megakernel_batch(most, measured) for most in (1, 64)] == [1, 2]
-    assert [max_megakernel_batch(64, each) for each in (None, plan())] == [8, 8]
+    assert [max_megakernel_batch(64, value) for value in (None, plan())] == [8, 8]
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
@@ -164,16 +164,16 @@ def test_a_pass_with_chunks_is_hardly_longer_than_what_it_holds() -> None:
     limits = SchedulerLimits(
         pages=100, page_size=16, max_num_seqs=64, max_model_len=4096, max_num_batched_tokens=2048, chunk_rows=8
     )
-    found, request = shapes(limits), Request("a", [1], 1)
-    assert len(found) == 48  # as docs/serving.md says
+    result, request = shapes(limits), Request("a", [1], 1)
+    assert len(result) == 48  # as docs/serving.md says
 
     def rows(decodes: int, tokens: int) -> int:
-        parts = [ScheduledTokens(request, 0, each, True, 1) for each in (1, tokens)]
-        return fitting(found, Step([parts[0]] * decodes, [parts[1]])).rows
+        parts = [ScheduledTokens(request, 0, value, True, 1) for value in (1, tokens)]
+        return fitting(result, Step([parts[0]] * decodes, [parts[1]])).rows
 
     assert [rows(32, tokens) for tokens in (128, 1100, 2016)] == [192, 1280, 2048]
     assert [rows(0, tokens) for tokens in (128, 1100, 2048)] == [128, 1280, 2048]
     for decodes in (0, 20, 32, 64):
-        counted = next(each for each in (0, 32, 64) if each >= decodes)
+        counted = next(value for value in (0, 32, 64) if value >= decodes)
         for tokens in range(32, limits.prefill_budget(decodes) + 1):
             assert rows(decodes, tokens) < max(1.5 * (counted + tokens), 65)

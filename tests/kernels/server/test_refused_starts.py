@@ -42,9 +42,9 @@ def test_an_address_in_use_or_of_another_machine_is_refused(host: str, said: str
 
 
 def test_a_server_knows_the_free_port_that_it_got() -> None:
-    (found,) = asyncio.run(listening("127.0.0.1", 0))
-    with found, socket.create_connection(found.getsockname()), found.accept()[0]:
-        assert found.getsockname()[1] > 0
+    (result,) = asyncio.run(listening("127.0.0.1", 0))
+    with result, socket.create_connection(result.getsockname()), result.accept()[0]:
+        assert result.getsockname()[1] > 0
 
 
 LONG = "9" * 60
@@ -106,9 +106,9 @@ def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, s
     """An H200 builds its backends without the megakernel, which is as far as this goes without one."""
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS[gpu])
 
-    def built(*given):
-        assert "megakernel" in given[3]
-        raise ValueError(given[1].kv_cache_dtype)
+    def built(*args):
+        assert "megakernel" in args[3]
+        raise ValueError(args[1].kv_cache_dtype)
 
     if gpu == "h200":
         monkeypatch.setattr(building, "backends", built)

@@ -86,7 +86,7 @@ def test_a_replica_that_dies_ends_its_own_requests_alone() -> None:
     async def whole() -> None:
         own, client = await started()
         (lost, dead), (kept, alive) = await left_open(client, FIRST), await left_open(client, OTHER)
-        replica = next(each for each in own._replicas if each.engine.process and each.engine.process.pid == dead)
+        replica = next(item for item in own._replicas if item.engine.process and item.engine.process.pid == dead)
         replica.engine.process.kill()
         with pytest.raises(ApiError, match="the engine died while it served this request"):
             await lost

@@ -61,8 +61,8 @@ def serve(
             step = scheduler.multi_step(step, 4, 24)
         check_pages(scheduler)
         if step is not None:
-            for each in (part.request for part in step.parts):
-                assert sequences.tables[sequences.update(each), : len(each.pages)].tolist() == each.pages
+            for item in (part.request for part in step.parts):
+                assert sequences.tables[sequences.update(item), : len(item.pages)].tolist() == item.pages
             pending.append((step, device.run(step)))
         late = len(pending) > behind or (step is None and bool(pending))
         for token in scheduler.commit(*pending.pop(0)) if late else []:
@@ -93,12 +93,12 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
     for _, request in arrivals:
         assert not held(request)
         prompt = request.ids[: request.prompt_length]
-        expected, found = alone(prompt, request.max_tokens, request.stop_ids), answers[request.name]
+        expected, result = alone(prompt, request.max_tokens, request.stop_ids), answers[request.name]
         if request.finish_reason == "cancelled":
-            assert found == expected[: len(found)]
+            assert result == expected[: len(result)]
         else:
-            assert found == expected
-            assert request.finish_reason == ("stop" if found[-1] in request.stop_ids else "length")
+            assert result == expected
+            assert request.finish_reason == ("stop" if result[-1] in request.stop_ids else "length")
 
 
 def test_preemption_takes_the_request_that_came_last() -> None:
@@ -184,7 +184,7 @@ def test_only_a_request_that_has_not_begun_is_given_up_when_it_waited_too_long()
     scheduler.next_step()
     scheduler.add(second)
     assert scheduler.expire(9.0) == []
-    assert [(each.request, each.finish_reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
+    assert [(item.request, item.finish_reason) for item in scheduler.expire(11.0)] == [(second, "deadline")]
     assert not scheduler.waiting
     scheduler = Scheduler(SchedulerLimits(9, 4, 2, 32, 2))
     first, second = Request("first", [1] * 4, 20), Request("second", [2] * 20, 4, deadline=10.0)

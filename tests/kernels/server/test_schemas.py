@@ -111,8 +111,8 @@ def test_no_collection_looks_at_a_body_while_it_is_read() -> None:
 def test_what_an_assistant_says_of_no_call_is_taken() -> None:
     """As OpenAI's own client sends an answer back, whose empty fields change nothing."""
     empty = {"tool_calls": None, "function_call": None, "refusal": None, "audio": None, "annotations": []}
-    found = Message.model_validate({"role": "assistant", "content": None} | empty)
-    assert found.document == {"role": "assistant", "content": ""}
+    result = Message.model_validate({"role": "assistant", "content": None} | empty)
+    assert result.document == {"role": "assistant", "content": ""}
     assert Message.model_validate({"role": "user", "content": "a", "name": "Ann"}).document["name"] == "Ann"
 
 

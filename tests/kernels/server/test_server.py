@@ -56,12 +56,12 @@ def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
 def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, expected) -> None:
     ids, text = expected
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
-    found = api.post("/v1/completions", json=asked).json()
-    choice, prompt = found["choices"][0], text_of(MODEL, CONFIG).encode(PROMPT)
+    result = api.post("/v1/completions", json=asked).json()
+    choice, prompt = result["choices"][0], text_of(MODEL, CONFIG).encode(PROMPT)
     assert (choice["prompt_token_ids"], choice["token_ids"], choice["text"]) == (prompt, ids, text)
     assert choice["finish_reason"] == "length"
     counts = {"prompt_tokens": len(prompt), "completion_tokens": TOKENS, "total_tokens": len(prompt) + TOKENS}
-    assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
+    assert {**result["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
 
 
 def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room_for(api: httpx.Client) -> None:
@@ -81,11 +81,11 @@ def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expe
         others = [pool.submit(api.post, "/v1/completions", json=other) for _ in range(4)]
         streams = [pool.submit(events, api, "/v1/completions", asked) for _ in range(2)]
     for stream in streams:
-        found = stream.result()
-        assert "".join(choice["text"] for event in found for choice in event["choices"]) == text
-        assert found[-1]["usage"]["completion_tokens"] == TOKENS
-        assert found[-2]["choices"][0]["finish_reason"] == "length"
-    answers = {each.result().json()["choices"][0]["text"] for each in others}
+        result = stream.result()
+        assert "".join(choice["text"] for event in result for choice in event["choices"]) == text
+        assert result[-1]["usage"]["completion_tokens"] == TOKENS
+        assert result[-2]["choices"][0]["finish_reason"] == "length"
+    answers = {item.result().json()["choices"][0]["text"] for item in others}
     assert len(answers) == 1, "one seed gives one answer"
 
 
@@ -96,10 +96,10 @@ def test_texts_and_chats_become_ids_and_back(api: httpx.Client) -> None:
         ({"prompt": long}, text.encode(long)),
         ({"messages": [{"role": "user", "content": PROMPT}]}, text.chat([{"role": "user", "content": PROMPT}])),
     ):
-        found = api.post("/tokenize", json=asked | {"return_token_strs": True, "chat_template_kwargs": None}).json()
-        assert (found["tokens"], found["count"], found["max_model_len"]) == (ids, len(ids), 128)
+        result = api.post("/tokenize", json=asked | {"return_token_strs": True, "chat_template_kwargs": None}).json()
+        assert (result["tokens"], result["count"], result["max_model_len"]) == (ids, len(ids), 128)
         back = api.post("/detokenize", json={"model": "voice-agent", "tokens": ids}).json()["prompt"]
-        assert back == "".join(found["token_strs"])
+        assert back == "".join(result["token_strs"])
     for path, wrong, said in (
         ("/tokenize", {}, "the body: it must have either a prompt or messages"),
         (
@@ -119,11 +119,11 @@ def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
     whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
     assert whole["role"] == "assistant"
     stop = whole["content"][6:10]
-    found = events(api, "/v1/chat/completions", asked | {"stop": stop})
-    assert found[0]["choices"][0]["delta"]["role"] == "assistant"
-    said = "".join(event["choices"][0]["delta"]["content"] for event in found)
-    assert said == whole["content"][: whole["content"].index(stop)]
-    assert found[-1]["choices"][0]["finish_reason"] == "stop"
+    result = events(api, "/v1/chat/completions", asked | {"stop": stop})
+    assert result[0]["choices"][0]["delta"]["role"] == "assistant"
+    text = "".join(event["choices"][0]["delta"]["content"] for event in result)
+    assert text == whole["content"][: whole["content"].index(stop)]
+    assert result[-1]["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_token_of_the_request_ends_the_answer(api: httpx.Client, expected) -> None:
@@ -145,15 +145,15 @@ def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Clie
         silent, whole = pool.map(lambda body: api.post("/v1/completions", json=body).json()["choices"], (plain, asked))
     assert (silent[0]["text"], silent[0]["logprobs"]) == (text, None)
     streamed = [event["choices"][0] for event in events(api, "/v1/completions", asked | {"n": 1})]
-    joined = {name: [entry for each in streamed for entry in each["logprobs"][name]] for name in whole[0]["logprobs"]}
-    for found in (joined, whole[0]["logprobs"], whole[1]["logprobs"]):
-        kept = len(found["tokens"])
-        assert found["text_offset"] == [len("".join(found["tokens"][:at])) for at in range(kept)]
-        assert found["text_offset"][-1] < len(whole[0]["text"]) <= len("".join(found["tokens"]))
+    joined = {name: [entry for item in streamed for entry in item["logprobs"][name]] for name in whole[0]["logprobs"]}
+    for result in (joined, whole[0]["logprobs"], whole[1]["logprobs"]):
+        kept = len(result["tokens"])
+        assert result["text_offset"] == [len("".join(result["tokens"][:at])) for at in range(kept)]
+        assert result["text_offset"][-1] < len(whole[0]["text"]) <= len("".join(result["tokens"]))
         own = [row[token] for row, token in zip(reference, ids, strict=True)][:kept]
-        assert found["token_logprobs"] == pytest.approx(own, abs=1e-4)
-        assert [max(top.values()) for top in found["top_logprobs"]] == pytest.approx(own, abs=1e-4)
-        assert {len(top) for top in found["top_logprobs"]} == {2}
+        assert result["token_logprobs"] == pytest.approx(own, abs=1e-4)
+        assert [max(top.values()) for top in result["top_logprobs"]] == pytest.approx(own, abs=1e-4)
+        assert {len(top) for top in result["top_logprobs"]} == {2}
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -164,10 +164,10 @@ def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected
     prompt = text.encode(PROMPT) + ids
     asked = GREEDY | {"prompt": [prompt, prompt[:1]], "max_tokens": most, "logprobs": 1, "echo": True}
     whole = api.post("/v1/completions", json=asked).json()
-    found, short = whole["choices"]
-    assert (found["text"].startswith(PROMPT + answer), found["finish_reason"]) == (True, "length")
+    result, short = whole["choices"]
+    assert (result["text"].startswith(PROMPT + answer), result["finish_reason"]) == (True, "length")
     assert whole["usage"]["completion_tokens"] == 2 * most
-    told = found["logprobs"]
+    told = result["logprobs"]
     own = [row[token] for row, token in zip(reference, ids, strict=True)]
     assert told["token_logprobs"][len(prompt) - TOKENS : len(prompt)] == pytest.approx(own, abs=1e-4)
     assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
@@ -198,7 +198,7 @@ SCHEMA = {"type": "object", "properties": KINDS, "required": ["kind", "sizes"], 
 def test_an_answer_follows_its_json_schema_whole_and_streamed(api: httpx.Client, field: dict) -> None:
     """It ends with the last character, also where no token may stop it, and its tokens are counted."""
     asked = {"model": "voice-agent", "messages": [{"role": "user", "content": PROMPT}], "seed": 2, "ignore_eos": True}
-    asked |= field | {"logit_bias": {str(each): -100 for each in text_of(MODEL, CONFIG).encode(" \n")}}
+    asked |= field | {"logit_bias": {str(item): -100 for item in text_of(MODEL, CONFIG).encode(" \n")}}
     whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]
     document = json.loads(whole["message"]["content"])
     assert (document.keys(), whole["finish_reason"]) == (SCHEMA["properties"].keys(), "stop")
@@ -210,11 +210,11 @@ def test_an_answer_follows_its_json_schema_whole_and_streamed(api: httpx.Client,
 def test_a_grammar_that_cannot_be_followed_is_refused_and_others_go_on(api: httpx.Client) -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "text"}}}
     for stream in (False, True):
-        found = api.post(
+        result = api.post(
             "/v1/completions", json=GREEDY | {"prompt": PROMPT, "response_format": schema, "stream": stream}
         )
-        error = found.json()["error"]
-        assert (found.status_code, error["param"]) == (400, "response_format")
+        error = result.json()["error"]
+        assert (result.status_code, error["param"]) == (400, "response_format")
         assert error["message"] == "response_format: Invalid type: text"
 
 
@@ -230,8 +230,8 @@ def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
     environment = os.environ | {"PYTHONPATH": str(PACKAGES), "OPENAI_API_KEY": "secret"}
     url = str(api.base_url).rstrip("/")
     done = subprocess.run([sys.executable, calls, url], env=environment, capture_output=True, check=True, timeout=300)
-    found = json.loads(done.stdout)
-    assert (found["errors"], found["answered"]) == ([], 11)
+    result = json.loads(done.stdout)
+    assert (result["errors"], result["answered"]) == ([], 11)
 
 
 def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Client) -> None:
@@ -242,16 +242,16 @@ def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Cli
     asked = {"model": "voice-agent", "temperature": 0, "instructions": PROMPT, "max_output_tokens": 8}
     harmless = {"n": 1, "stop": None, "parallel_tool_calls": False, "stream_options": {"include_obfuscation": False}}
     for given in (PROMPT, [{"role": "user", "content": [part]}]):
-        found = api.post("/v1/responses", json=asked | harmless | {"input": given}).json()
-        (message,) = found["output"]
+        result = api.post("/v1/responses", json=asked | harmless | {"input": given}).json()
+        (message,) = result["output"]
         assert message["content"][0]["text"] == expected["choices"][0]["message"]["content"]
-        assert (found["status"], found["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-        assert found["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
+        assert (result["status"], result["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+        assert result["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
     stream = api.post("/v1/responses", json=asked | {"input": PROMPT, "stream": True}).text
-    told = [json.loads(each) for each in re.findall("^data: (.*)$", stream, re.MULTILINE)]
-    assert [each["type"] for each in told] == re.findall("^event: (.*)$", stream, re.MULTILINE)
-    assert [each["sequence_number"] for each in told] == list(range(len(told)))
-    deltas = [each["delta"] for each in told if each["type"] == "response.output_text.delta"]
+    told = [json.loads(item) for item in re.findall("^data: (.*)$", stream, re.MULTILINE)]
+    assert [item["type"] for item in told] == re.findall("^event: (.*)$", stream, re.MULTILINE)
+    assert [item["sequence_number"] for item in told] == list(range(len(told)))
+    deltas = [item["delta"] for item in told if item["type"] == "response.output_text.delta"]
     assert "".join(deltas) == message["content"][0]["text"] == told[-1]["response"]["output"][0]["content"][0]["text"]
     assert (told[0]["type"], told[-1]["type"]) == ("response.created", "response.incomplete")
     for field, said in (
@@ -269,17 +269,17 @@ def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Cli
 def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
     asked = {"model": "voice-agent", "prompt": [PROMPT, "A list"], "max_tokens": 6, "n": 2, "seed": 3, "top_k": 50}
     first, second = (api.post("/v1/completions", json=asked).json() for _ in range(2))
-    assert [each["index"] for each in first["choices"]] == [0, 1, 2, 3]
-    texts = [each["text"] for each in first["choices"]]
+    assert [item["index"] for item in first["choices"]] == [0, 1, 2, 3]
+    texts = [item["text"] for item in first["choices"]]
     assert len(set(texts)) == 4
-    assert texts == [each["text"] for each in second["choices"]]
+    assert texts == [item["text"] for item in second["choices"]]
 
 
 @pytest.mark.parametrize(("body", "status", "said"), BAD_REQUESTS, ids=[said for _, _, said in BAD_REQUESTS])
 def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: bytes, status: int, said: str) -> None:
-    found = api.post("/v1/chat/completions" if b"messages" in body else "/v1/completions", content=body)
-    assert found.status_code == status
-    error = found.json()["error"]
+    result = api.post("/v1/chat/completions" if b"messages" in body else "/v1/completions", content=body)
+    assert result.status_code == status
+    error = result.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert said in error["message"]
     assert "\n" not in error["message"]
@@ -303,9 +303,9 @@ def test_other_methods_and_addresses_get_the_same_shape(api: httpx.Client) -> No
     refused = api.options("/v1/completions")
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
     for path in ("/v1/completions/", "/favicon.ico", "/" + "a" * 5000):
-        found = api.post(path, content=b"{}")
-        assert found.status_code == 404
-        assert len(found.json()["error"]["message"]) < 200
+        result = api.post(path, content=b"{}")
+        assert result.status_code == 404
+        assert len(result.json()["error"]["message"]) < 200
     with socket.create_connection((api.base_url.host, api.base_url.port), 300) as huge:
         huge.sendall(posted({}).replace(b"Content-Length: 2", b"Content-Length: 99999999999"))  # its end never comes
         assert b" 413 " in huge.recv(4096)
@@ -394,10 +394,10 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting_and_loses_nothing(api:
         until(lambda: metric(api, "running_requests") + metric(api, "waiting_requests") == 0)
         whole = api.post("/v1/completions", json=GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}).json()
         assert whole["usage"]["completion_tokens"] == TOKENS
-        found = b"".join(iter(lambda: slow.recv(65536), b""))
-    told = [json.loads(each) for each in re.findall(rb"^data: (\{.*\})\r?$", found, re.MULTILINE)]
-    assert sum(len(choice["token_ids"]) for each in told for choice in each["choices"]) == 8 * 100
-    assert b"data: [DONE]" in found
+        result = b"".join(iter(lambda: slow.recv(65536), b""))
+    told = [json.loads(item) for item in re.findall(rb"^data: (\{.*\})\r?$", result, re.MULTILINE)]
+    assert sum(len(choice["token_ids"]) for item in told for choice in item["choices"]) == 8 * 100
+    assert b"data: [DONE]" in result
 
 
 def test_a_killed_engine_gives_clean_errors_and_comes_back(server, expected) -> None:

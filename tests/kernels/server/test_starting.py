@@ -90,7 +90,7 @@ def test_an_engine_that_dies_while_it_is_sent_something_leaves_no_traceback(monk
         own = EngineProcess(Spec("a"), main=engine)
         earlier = threading.enumerate()
         own.start()
-        sender = next(each for each in threading.enumerate() if each.name == SENDER and each not in earlier)
+        sender = next(item for item in threading.enumerate() if item.name == SENDER and item not in earlier)
         await becomes(own, "the engine is starting: weights, ")
         monkeypatch.setattr(Connection, "_check_writable", between_check_and_write)
         own.send("go on")
@@ -124,9 +124,9 @@ def test_the_line_of_a_start_is_json() -> None:
     with phases.phase("imports"):
         time.sleep(0.02)
     word, _, line = start_line(phases.seconds, **Ready(8, 8, "a", graphs=3, graphs_left=2).captured).partition(" ")
-    found = json.loads(line)
-    assert (word, list(found["phases"]), found["graphs"], found["graphs_left"]) == ("start", ["imports"], 3, 2)
-    assert found["seconds"] >= 0.02
+    result = json.loads(line)
+    assert (word, list(result["phases"]), result["graphs"], result["graphs_left"]) == ("start", ["imports"], 3, 2)
+    assert result["seconds"] >= 0.02
 
 
 def test_the_web_servers_process_imports_no_torch_and_its_collections_skip_what_a_start_left() -> None:
@@ -185,7 +185,7 @@ def test_what_is_made_ahead_is_what_the_engine_compiles(kv_cache_dtype, exclude,
     limits = limits_for(Decoder(model), model.config, RequestedSize(64, 4, kv_cache_dtype=kv_cache_dtype or "auto"))
     kernels = KernelsBackend(Decoder(model), GPUS["h200"], limits, exclude=["skinny"])
     assert set(made) == set(pass_builds(kernels))
-    assert {type(each) for each in made} == {Build, TritonBuild}
+    assert {type(item) for item in made} == {Build, TritonBuild}
     made.clear()
     compiling.compile_ahead(Spec("tiny-bert"), GPUS["h200"])
     assert not made
@@ -205,7 +205,7 @@ def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.Monke
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(nvrtc.PREBUILT, raising=False)
-    builds = [Build(source, (("N", each),)) for each in (1, 2)]
+    builds = [Build(source, (("N", value),)) for value in (1, 2)]
     shape = replace(shape_of(catalogue.entry("qwen2.5-0.5b")[0]), layers=2)
     proof = Proof(shape, default_layout(shape, 1, 192, sms=4))
     assert not proof.is_made

@@ -27,7 +27,7 @@ TEXT = "naïve — “€5” 😀 done"
 )
 def test_pieces_and_bytes_of_tokens_add_up_to_the_text_and_no_piece_holds_half_a_character(text) -> None:
     pieces = IncrementalDetokenizer(text)
-    told = [pieces.add(each) for each in text.encode(TEXT)]
+    told = [pieces.add(item) for item in text.encode(TEXT)]
     assert "".join(told) + pieces.rest() == TEXT
     assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in told)
     assert b"".join(map(text.token_bytes, text.encode(TEXT))) == TEXT.encode()
@@ -85,22 +85,22 @@ def test_a_token_keeps_its_space_and_a_byte_token_is_its_byte(tmp_path: Path) ->
     own.add_special_tokens(["<s>"])
     own.save(str(tmp_path / "tokenizer.json"))
     text = text_of(tmp_path, {})
-    assert [text.token_bytes(each) for each in range(1, 6)] == [b"\xe2", b"a", b" to", b"<s>", "�".encode()]
+    assert [text.token_bytes(index) for index in range(1, 6)] == [b"\xe2", b"a", b" to", b"<s>", "�".encode()]
 
 
 def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple[str, int]]]:
     """An answer, one byte a token, as it is told: its text, and each entry's token and offset."""
-    told, answer, found = StreamState(IncrementalDetokenizer(BYTES), StopChecker(stop), Entries()), "", []
+    told, answer, result = StreamState(IncrementalDetokenizer(BYTES), StopChecker(stop), Entries()), "", []
     ids = BYTES.encode("a €5 done")
     for at, token in enumerate(ids):
         piece = Piece(0)
         told.extend(piece, TokenEvent(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
         answer += piece.text
-        found += [(chr(entry.token), entry.offset) for entry in piece.entries]
-        assert all(offset < len(answer) for _, offset in found)
+        result += [(chr(entry.token), entry.offset) for entry in piece.entries]
+        assert all(offset < len(answer) for _, offset in result)
         if piece.finish_reason:
             break
-    return answer, found
+    return answer, result
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple
 )  # fmt: skip
 def test_log_probabilities_are_told_for_the_tokens_of_the_text(stop, reason, answer, offsets) -> None:
     """The parts of a character share its place, and a stop text or token has none."""
-    said, entries = entries_of(stop, reason)
-    assert said == answer
+    text, entries = entries_of(stop, reason)
+    assert text == answer
     assert [offset for _, offset in entries] == offsets
     assert "".join(token for token, _ in entries).encode("latin-1").decode() == answer
 
@@ -154,9 +154,9 @@ def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(tmp_path, caplog
 def templated(folder: Path, template: str) -> TextCodec:
     """The sample's tokenizer with a template, and with a token at the beginning that its vocabulary lacks."""
     (folder / "tokenizer.json").write_bytes((MODEL / "tokenizer.json").read_bytes())
-    said = json.loads((MODEL / "tokenizer_config.json").read_text())
+    text = json.loads((MODEL / "tokenizer_config.json").read_text())
     more = {"bos_token": {"content": "<begin>"}, "chat_template": [{"name": "default", "template": template}]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(said | more))
+    (folder / "tokenizer_config.json").write_text(json.dumps(text | more))
     return text_of(folder, {})
 
 
@@ -174,9 +174,9 @@ def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
     theirs.chat_template = template
     chat = [{"role": "user", "content": f" {TEXT} {{{{ 7 * 7 }}}} ", "name": "Ann"}] * 5
     assert text.chat(chat) == theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    for each in ("", TEXT, "<begin> a<|end|>b", " \n\n  x"):
-        assert text.encode(each) == theirs(each).input_ids
-        assert text.decode(text.encode(each)) == theirs.backend_tokenizer.decode(theirs(each).input_ids)
+    for value in ("", TEXT, "<begin> a<|end|>b", " \n\n  x"):
+        assert text.encode(value) == theirs(value).input_ids
+        assert text.decode(text.encode(value)) == theirs.backend_tokenizer.decode(theirs(value).input_ids)
 
 
 @pytest.mark.parametrize(

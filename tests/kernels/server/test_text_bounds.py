@@ -52,7 +52,7 @@ def test_normal_form_c_shrinks_no_text_by_more() -> None:
     """Every character that it leaves, against the longest texts that it makes of each part of it."""
     every = [chr(at) for at in range(0x110000) if not 0xD800 <= at < 0xE000]
     characters = [
-        each for each in every if unicodedata.category(each) not in ("Cn", "Co")
+        item for item in every if unicodedata.category(item) not in ("Cn", "Co")
     ]  # the others stay as they are
     parts = {character: unicodedata.normalize("NFD", character) for character in characters}
     longest: dict[str, int] = {}
@@ -62,7 +62,7 @@ def test_normal_form_c_shrinks_no_text_by_more() -> None:
     most = {each: sum(longest[part] for part in said) for each, said in parts.items()}
     assert all(len(character.encode()) <= most[character] for character in characters)
     kept = [character for character in characters if unicodedata.is_normalized("NFC", character)]
-    assert 3 < max(most[each] / len(each.encode()) for each in kept) <= NFC_SHRINKS
+    assert 3 < max(most[item] / len(item.encode()) for item in kept) <= NFC_SHRINKS
 
 
 @pytest.mark.parametrize(

@@ -38,17 +38,17 @@ def both(tmp_path_factory):
             yield api, server, log
 
 
-def asked_anew(api: httpx.Client, path: str = "/v1/completions", **more):
+def asked_anew(api: httpx.Client, path: str = "/v1/completions", **kwargs):
     """An answer through a connection of its own."""
     with httpx.Client(base_url=api.base_url, headers=api.headers, timeout=300, trust_env=False) as own:
-        return own.post(path, json=ASKED | more) if path.startswith("/v1") else own.get(path)
+        return own.post(path, json=ASKED | kwargs) if path.startswith("/v1") else own.get(path)
 
 
 def test_each_gets_its_turn_and_all_say_and_count_the_same(both) -> None:
     api, *_ = both
     before = metric(api, "generated_tokens_total")
     with ThreadPoolExecutor(8) as pool:
-        answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(40)]]
+        answers = [item.result() for item in [pool.submit(asked_anew, api) for _ in range(40)]]
     assert Counter(answer.status_code for answer in answers) == {200: 40}
     assert len({answer.json()["choices"][0]["text"] for answer in answers}) == 1
     told = {metric(api, "generated_tokens_total") for _ in range(6)}
@@ -64,9 +64,9 @@ def test_connections_are_dealt_out_evenly(both) -> None:
     host, port = api.base_url.host, api.base_url.port
     held = [socket.create_connection((host, port)) for _ in range(20)]
     try:
-        for each in held:
-            each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert each.recv(100).startswith(b"HTTP/1.1 200")
+        for item in held:
+            item.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert item.recv(100).startswith(b"HTTP/1.1 200")
         kept = [
             sum(net_connection.laddr.port == port for net_connection in web.net_connections())
             for web in spawned(server)[False]
@@ -74,8 +74,8 @@ def test_connections_are_dealt_out_evenly(both) -> None:
         assert len(kept) == 2
         assert min(kept) >= 10
     finally:
-        for each in held:
-            each.close()
+        for item in held:
+            item.close()
 
 
 def test_a_dead_engine_ends_the_requests_of_all(both) -> None:
@@ -84,8 +84,8 @@ def test_a_dead_engine_ends_the_requests_of_all(both) -> None:
         waiting = [pool.submit(asked_anew, api, max_tokens=100, n=100, ignore_eos=True) for _ in range(4)]
         until(lambda: metric(api, "waiting_requests") > 300)
         os.kill(engine_of(server), signal.SIGKILL)
-        found = Counter(each.result().status_code for each in waiting)
-    assert found == {500: 4}
+        result = Counter(item.result().status_code for item in waiting)
+    assert result == {500: 4}
     until(lambda: all(ready(api) for _ in range(4)))
     assert {metric(api, "engine_restarts_total") for _ in range(4)} == {1}
     assert asked_anew(api).status_code == 200
@@ -100,15 +100,15 @@ def test_a_dead_web_server_takes_only_its_own_requests_with_it(both) -> None:
         until(lambda: metric(api, "waiting_requests") > 60)
         second.kill()
         ended = []
-        for each in waiting:
+        for item in waiting:
             try:
-                ended.append(each.result().status_code)
+                ended.append(item.result().status_code)
             except httpx.TransportError:
                 ended.append(0)
     assert Counter(ended) == {200: 2, 0: 2}
     until(lambda: len(spawned(server)[False]) == 2)
     with ThreadPoolExecutor(4) as pool:
-        answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(4)]]
+        answers = [item.result() for item in [pool.submit(asked_anew, api) for _ in range(4)]]
     assert {answer.status_code for answer in answers} == {200}
     until(lambda: (metric(api, "running_requests"), metric(api, "waiting_requests")) == (0, 0))
     assert "it is started again in 1 s" in log.read_text()
@@ -147,7 +147,7 @@ def test_a_signal_lets_all_of_them_drain(tmp_path: Path) -> None:
         events = [json.loads(line.removeprefix("data: ")) for line in told[:-1] if line]
         assert told[-1] == "data: [DONE]"
         assert server.wait(120) == 0
-    assert sum(bool(each["finish_reason"]) for event in events for each in event["choices"]) == 8
+    assert sum(bool(item["finish_reason"]) for event in events for item in event["choices"]) == 8
     assert [line.split()[0] for line in log.read_text().splitlines()] == ["start", "serving"]
 
 
@@ -226,15 +226,15 @@ def test_what_hangs_is_started_again_and_holds_up_no_end(tmp_path: Path) -> None
         until(lambda: not alive(first.pid))
         until(lambda: len(spawned(server)[False]) == 2)
         with ThreadPoolExecutor(4) as pool:
-            assert {each.status_code for each in pool.map(lambda _: asked_anew(api), range(4))} == {200}
+            assert {item.status_code for item in pool.map(lambda _: asked_anew(api), range(4))} == {200}
         second.suspend()
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
-    said = log.read_text()
-    assert f"no sign of life for {seconds} s" in said
-    assert "exit code -9" in said
-    assert f"gave no sign of life for {seconds} s; its process is killed" in said
-    assert "has not ended in time; its process is killed" in said
+    text = log.read_text()
+    assert f"no sign of life for {seconds} s" in text
+    assert "exit code -9" in text
+    assert f"gave no sign of life for {seconds} s; its process is killed" in text
+    assert "has not ended in time; its process is killed" in text
 
 
 @pytest.mark.parametrize(

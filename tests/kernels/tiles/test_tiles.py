@@ -101,7 +101,7 @@ def test_a_product_in_fp8() -> None:
 def test_a_product_whose_result_meets_another(dtype: torch.dtype) -> None:
     x, w, v, y = (_normal(64, columns, dtype=dtype) for columns in (64, 64, 128, 128))
     truth = (x.double() @ w.double().T).to(dtype).double() @ v.double()
-    _launch("chain", 1, 128, *(maps.encode(each, (64, 64)) for each in (x, w, y, v)), dtype=dtype)
+    _launch("chain", 1, 128, *(maps.encode(value, (64, 64)) for value in (x, w, y, v)), dtype=dtype)
     _near(y, truth, 4e-3)
 
 

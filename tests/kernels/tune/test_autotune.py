@@ -24,13 +24,13 @@ def bench(only=None):
 
 def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):
     plant(Slow, Fast, planted.Wrong)
-    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 2.0}), CASE))
-    assert found["planted_fast"].chosen
-    assert found["planted_fast"].reason == "2.00x faster than planted_slow, what torch runs by itself."
-    assert found["planted_slow"].reason == "2.00x slower than planted_fast at this shape."
-    assert found["planted_wrong"].gate == "fail"
-    assert found["planted_wrong"].ms is None
-    assert sum(trial.chosen for trial in found.values()) == 1
+    result = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 2.0}), CASE))
+    assert result["planted_fast"].chosen
+    assert result["planted_fast"].reason == "2.00x faster than planted_slow, what torch runs by itself."
+    assert result["planted_slow"].reason == "2.00x slower than planted_fast at this shape."
+    assert result["planted_wrong"].gate == "fail"
+    assert result["planted_wrong"].ms is None
+    assert sum(trial.chosen for trial in result.values()) == 1
 
 
 def test_settled_times_are_taken_where_they_are_asked_for(plant):
@@ -40,27 +40,27 @@ def test_settled_times_are_taken_where_they_are_asked_for(plant):
     assert by_name(try_case(asked, CASE))["planted_fast"].settled is None
     rates = {"read_tbps": CASE.least_bytes / 0.5e9, "copy_tbps": 1.0, "matrix_tflops": {"fp32": 1e3}}
     ceilings = rates | {"burst": rates | {"read_tbps": CASE.least_bytes / 0.4e9}}
-    found = by_name(try_case(replace(asked, settled=True, ceilings=ceilings), CASE))
-    assert {name: trial.settled.ms for name, trial in found.items()} == {"planted_fast": 1.0, "planted_slow": 2.0}
-    assert found["planted_fast"].settled.floor_share == pytest.approx(0.5)
-    assert found["planted_fast"].floor_share == pytest.approx(0.4)
+    result = by_name(try_case(replace(asked, settled=True, ceilings=ceilings), CASE))
+    assert {name: trial.settled.ms for name, trial in result.items()} == {"planted_fast": 1.0, "planted_slow": 2.0}
+    assert result["planted_fast"].settled.floor_share == pytest.approx(0.5)
+    assert result["planted_fast"].floor_share == pytest.approx(0.4)
 
 
 def test_difference_inside_the_noise_is_no_difference(plant):
     plant(Slow, Fast)
-    found = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 1.05}, jitter=0.1), CASE))
-    assert found["planted_slow"].chosen
-    assert "lies inside the noise (" in found["planted_fast"].reason
+    result = by_name(try_case(scripted("cpu", {"planted_fast": 1.0, "planted_slow": 1.05}, jitter=0.1), CASE))
+    assert result["planted_slow"].chosen
+    assert "lies inside the noise (" in result["planted_fast"].reason
 
 
 def test_what_beats_physics_is_impossible_even_where_others_of_the_variant_are_faster(plant):
     plant(Slow, Fast)
     case = LinearCase(m=64, n=64, k=64, dtype="fp32", weights="fp32")
-    found = by_name(try_case(scripted("h200", {"planted_fast": 1e-9, "planted_slow": 1.0}), case))
-    assert found["planted_fast"].gate == "impossible"
-    assert found["planted_fast"].reason.startswith("Impossible: ")
-    assert not found["planted_fast"].chosen
-    assert found["planted_slow"].chosen
+    result = by_name(try_case(scripted("h200", {"planted_fast": 1e-9, "planted_slow": 1.0}), case))
+    assert result["planted_fast"].gate == "impossible"
+    assert result["planted_fast"].reason.startswith("Impossible: ")
+    assert not result["planted_fast"].chosen
+    assert result["planted_slow"].chosen
 
     class Tunable(Fast):
         def space(self, case):
@@ -76,11 +76,11 @@ def test_real_variants_of_a_case_on_this_machine():
     case = AttentionCase(
         kind="prefill", head_dim=32, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64, dtype="fp32", kv_dtype="fp32"
     )
-    found = by_name(try_case(bench(), case))
-    assert found["sdpa_cudnn"].gate == "refused"
-    assert found["sdpa_cudnn"].reason.startswith("device is CPU")
+    result = by_name(try_case(bench(), case))
+    assert result["sdpa_cudnn"].gate == "refused"
+    assert result["sdpa_cudnn"].reason.startswith("device is CPU")
     for name in ("sdpa_math", "sdpa_flash"):
-        trial = found[name]
+        trial = result[name]
         assert trial.gate == "pass"
         assert trial.ms_low <= trial.ms <= trial.ms_high
         assert trial.tflops > 0
@@ -180,10 +180,10 @@ def test_what_was_proven_ahead_is_timed_however_little_time_is_left_and_not_prov
     place = scripted("cpu", {"planted_slow": 1.0})
     place.proven = prove_ahead(place, [CASE], jobs=1)
     monkeypatch.setattr("kernels.proof.gate.prove", None)
-    found = by_name(try_case(place, CASE))
-    assert found["planted_slow"].chosen
-    assert found["planted_wrong"].gate == "fail"
-    assert found["planted_wrong"].ms is None
+    result = by_name(try_case(place, CASE))
+    assert result["planted_slow"].chosen
+    assert result["planted_wrong"].gate == "fail"
+    assert result["planted_wrong"].ms is None
 
 
 def test_what_could_not_run_ahead_is_tried_again_alone(plant):
@@ -217,12 +217,12 @@ def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(
     class Noting(planted.Planted):
         name = "planted_noting"
 
-        def call(self, *given, **more):
+        def call(self, *args, **kwargs):
             during["call"].add(noted[-1])
-            return super().call(*given, **more)
+            return super().call(*args, **kwargs)
 
     plant(Noting)
-    monkeypatch.setattr(gate, "compute", lambda *given: during["reference"].add(noted[-1]) or compute(*given))
+    monkeypatch.setattr(gate, "compute", lambda *args: during["reference"].add(noted[-1]) or compute(*args))
     on = replace(
         bench(frozenset({"planted_noting"})),
         note=lambda trial, building: noted.append(trial.variant),
@@ -235,5 +235,5 @@ def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(
 
 def test_a_case_whose_reference_took_too_long_is_left_out(plant):
     plant(Fast)
-    found = try_case(replace(bench(frozenset({"planted_fast"})), left_out={CASE.key: "It took too long."}), CASE)
-    assert [(each.gate, each.reason) for each in found] == [("error", "It took too long.")]
+    result = try_case(replace(bench(frozenset({"planted_fast"})), left_out={CASE.key: "It took too long."}), CASE)
+    assert [(item.gate, item.reason) for item in result] == [("error", "It took too long.")]

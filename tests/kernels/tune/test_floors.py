@@ -25,12 +25,12 @@ def test_what_stays_below_its_measured_floor_is_impossible_and_never_chosen(plan
     """Ten times the ceilings bound what is possible on a CPU; between them and 1.05 of the floor something is wrong."""
     plant(Slow, Fast)
     place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 2.0, 2.0)
-    found = by_name(try_case(place, CASE))
+    result = by_name(try_case(place, CASE))
     assert place.measured == ["cpu"]
-    assert found["planted_slow"].floor_share == pytest.approx(2 / 3)
-    assert found["planted_slow"].chosen
-    assert "lie below" not in found["planted_slow"].reason
-    fast = found["planted_fast"]
+    assert result["planted_slow"].floor_share == pytest.approx(2 / 3)
+    assert result["planted_slow"].chosen
+    assert "lie below" not in result["planted_slow"].reason
+    fast = result["planted_fast"]
     assert (fast.floor_share, fast.gate, fast.chosen) == (None, "impossible", False)
     assert fast.reason == (
         "Its 1 ms lie below the floor of 2 ms by the measured ceilings: one of the two is wrong. "
@@ -67,10 +67,10 @@ def test_a_time_that_was_too_short_once_is_taken_again(plant):
     plant(Slow, Fast)
     place = doubted({"planted_fast": 1.0, "planted_slow": 3.0}, 2.0, 2.0)
     place.timer.ms = lambda call: 2.5 if place.measured else {"planted_fast": 1.0}.get(call.func.__self__.name, 3.0)
-    found = by_name(try_case(place, CASE))
-    assert (found["planted_fast"].chosen, found["planted_fast"].ms) == (True, 2.5)
-    assert found["planted_fast"].floor_share == pytest.approx(0.8)
-    assert (found["planted_slow"].ms, place.measured) == (3.0, ["cpu"])
+    result = by_name(try_case(place, CASE))
+    assert (result["planted_fast"].chosen, result["planted_fast"].ms) == (True, 2.5)
+    assert result["planted_fast"].floor_share == pytest.approx(0.8)
+    assert (result["planted_slow"].ms, place.measured) == (3.0, ["cpu"])
 
 
 def test_what_torch_runs_by_itself_needs_no_floor_to_stay(plant, monkeypatch):
@@ -78,13 +78,13 @@ def test_what_torch_runs_by_itself_needs_no_floor_to_stay(plant, monkeypatch):
     plant(Slow, Fast)
     monkeypatch.setattr(choosing, "TORCH_VARIANTS", ("planted_slow",))
     trials = try_case(doubted({"planted_fast": 1.0, "planted_slow": 1.5}, 2.0, 2.0), CASE)
-    found = by_name(trials)
-    assert (found["planted_slow"].chosen, found["planted_slow"].floor_share) == (True, None)
-    assert found["planted_slow"].reason == (
+    result = by_name(trials)
+    assert (result["planted_slow"].chosen, result["planted_slow"].floor_share) == (True, None)
+    assert result["planted_slow"].reason == (
         "The only variant that passed for this case. "
         "Its 1.5 ms lie below the floor of 2 ms by the measured ceilings: one of the two is wrong."
     )
-    assert found["planted_fast"].gate == "impossible"
+    assert result["planted_fast"].gate == "impossible"
     for trial in trials:
         trial.peer = trial.variant == "planted_slow"
     assert [row.ratio_to_best_peer for row in bench_rows(trials)] == [None, None]

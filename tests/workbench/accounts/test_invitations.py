@@ -15,9 +15,9 @@ NEWCOMER = {"name": "Nell", "password": "a long pass phrase"}
 
 def _invite(client, email="nell@voice.test", role="account"):
     page = client.post("/members/invite/", {"email": email, "role": role}, follow=True).content.decode()
-    found = re.search(r"http://testserver(/invitations/[\w-]+/)", page)
-    assert found, page
-    return found[1]
+    result = re.search(r"http://testserver(/invitations/[\w-]+/)", page)
+    assert result, page
+    return result[1]
 
 
 def test_a_newcomer_sets_a_password_by_a_link_that_works_once_and_is_not_kept(browser, admin, organisation):

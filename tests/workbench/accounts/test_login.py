@@ -51,9 +51,9 @@ def test_a_success_forgets_the_failures(client, engineer, settings):
         assert _log_in(client, engineer.email).status_code == 302
 
 
-def _change_password(client, **more):
+def _change_password(client, **kwargs):
     new = {"new_password1": "another long phrase", "new_password2": "another long phrase"}
-    return client.post("/password/", {"old_password": PASSWORD} | new | more)
+    return client.post("/password/", {"old_password": PASSWORD} | new | kwargs)
 
 
 def test_the_password_is_changed_by_who_knows_it_and_ends_the_other_sessions(browser, engineer):
@@ -95,7 +95,7 @@ def test_an_office_that_logs_in_is_not_slowed_and_an_account_that_does_so_all_th
         person = make_user(f"colleague{number}@voice.test")
         assert _log_in(Client(), person.email).status_code == 302
     answers = [Client().post("/login/", {"username": engineer.email, "password": PASSWORD}) for _ in range(11)]
-    assert [each.status_code for each in answers] == [302] * 10 + [200]
+    assert [answer.status_code for answer in answers] == [302] * 10 + [200]
     assert "This account logs in too often" in answers[-1].content.decode()
     assert Client().post("/login/", {"username": foreigner.email, "password": PASSWORD}).status_code == 302
 

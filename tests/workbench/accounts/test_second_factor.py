@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
     """The app's clock stands still: a half minute may end between a code and its use."""
-    found = time.time()
-    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: found))
+    result = time.time()
+    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: result))
 
 
 def _code(secret, step=0):
@@ -99,7 +99,7 @@ def test_recovery_codes_are_shown_once_and_go_with_the_app(protected, browser, e
 
 def test_secrets_lie_encrypted_and_end_with_the_secret_key(protected, engineer, settings):
     secret, codes = protected
-    stored = [str(each.data) for each in Authenticator.objects.filter(user=engineer)]
+    stored = [str(item.data) for item in Authenticator.objects.filter(user=engineer)]
     assert len(stored) == 2
     assert secret not in "".join(stored)
     assert all("gAAAA" in data for data in stored), "Fernet tokens"

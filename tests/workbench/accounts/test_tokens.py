@@ -167,7 +167,7 @@ def test_what_a_token_made_ends_when_it_is_revoked(organisation, engineer):
     grandchild = _post(_client(child), name="grandchild", days=20).json()["secret"]
     assert _me(grandchild).status_code == 200
     tokens.revoke(revoked)
-    assert [_me(each).status_code for each in (secret, child, grandchild)] == [401, 401, 401]
+    assert [_me(value).status_code for value in (secret, child, grandchild)] == [401, 401, 401]
     other.refresh_from_db()
     assert other.revoked_at is None
     with pytest.raises(AccountError, match="has been revoked"):

@@ -109,7 +109,7 @@ def many_requests(settings):
 
 def test_a_foreign_object_is_not_found(api, ids, foreigner, engineer):
     stranger, owner = api(foreigner), api(engineer)
-    for method, path in [each for each in _operations(v1) if each not in OWN_LISTS | OWN_WRITES]:
+    for method, path in [operation for operation in _operations(v1) if operation not in OWN_LISTS | OWN_WRITES]:
         response = _call(stranger, method, path, ids)
         assert response.status_code == 404, (path, response.content)
         assert response["Content-Type"] == "application/problem+json"
@@ -172,12 +172,12 @@ def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, clie
     caller = api(admin)
     for address, operations in v1.get_openapi_schema(path_prefix="/api/v1")["paths"].items():
         for method, operation in operations.items():
-            known = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
+            known = [item["name"] for item in operation.get("parameters", []) if item["in"] == "query"]
             answer = caller.generic(method.upper(), f"{address.format(**places)}?stat=open&limit=5&curser=")
             unknown = ["stat", "curser"] if "limit" in known else ["stat", "limit", "curser"]
-            said = f"{', '.join(unknown)}: are no parameters here; this address takes {', '.join(known) or 'none'}"
-            assert (answer.status_code, answer.json()["detail"]) == (422, said), (method, address)
-            assert [each["field"] for each in answer.json()["errors"]] == unknown
+            text = f"{', '.join(unknown)}: are no parameters here; this address takes {', '.join(known) or 'none'}"
+            assert (answer.status_code, answer.json()["detail"]) == (422, text), (method, address)
+            assert [row["field"] for row in answer.json()["errors"]] == unknown
     assert client.get("/api/v1/runs?stat=open").status_code == 401, "without a token, no parameter is checked"
 
 
@@ -188,4 +188,4 @@ def test_a_body_that_is_no_object_or_has_an_unknown_field_is_refused(api, ids, a
         for raw, detail in ((b"[]", no_object), (b"true", no_object), (b'{"colour": "red"}', unknown)):
             answer = client.generic(method, "/api/v1" + path.format(**ids), raw, content_type="application/json")
             assert answer.status_code == 422, (path, raw, answer.content)
-            assert detail in [f"{each['field']}: {each['reason']}" for each in answer.json()["errors"]], path
+            assert detail in [f"{row['field']}: {row['reason']}" for row in answer.json()["errors"]], path

@@ -46,7 +46,7 @@ def test_a_login_rescues_no_bad_token_and_the_workers_opens_its_api_alone(browse
 def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings, set_clock):
     settings.API_REQUESTS_PER_MINUTE = 2
     eager, another, calm = api(engineer), api(engineer), api(account)
-    answers = [each.get("/api/frame/invitations").status_code for each in (eager, another, eager)]
+    answers = [value.get("/api/frame/invitations").status_code for value in (eager, another, eager)]
     assert answers == [200, 200, 429]
     limited = another.get("/api/frame/invitations")
     assert limited["Content-Type"] == "application/problem+json"
@@ -58,7 +58,7 @@ def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings,
 
 def test_an_organisation_has_a_limit(api, engineer, account, foreigner, settings, set_clock):
     settings.ORGANISATION_REQUESTS_PER_MINUTE = 2
-    answers = [api(each).get("/api/frame/invitations").status_code for each in (engineer, account, engineer)]
+    answers = [api(value).get("/api/frame/invitations").status_code for value in (engineer, account, engineer)]
     assert answers == [200, 200, 429]
     assert api(foreigner).get("/api/frame/invitations").status_code == 200
 
@@ -70,6 +70,6 @@ def test_forms_of_pages_are_limited_apart_from_the_api(api, browser, engineer, s
     assert [client.get("/api/v1/me").status_code for _ in range(3)] == [200, 200, 429]
     person = browser(engineer)
     posts = [person.post("/tokens/", {"name": ""}) for _ in range(3)]
-    assert [each.status_code for each in posts] == [422, 422, 429]
+    assert [post.status_code for post in posts] == [422, 422, 429]
     assert "try again in 20 seconds" in posts[-1].content.decode()
     assert person.get("/tokens/").status_code == 200, "reading goes on"

@@ -116,7 +116,7 @@ def test_without_a_caller_it_is_401_and_the_document_says_how_things_fail(client
     operation = document["paths"]["/api/frame/sla"]["post"]
     assert "application/problem+json" in operation["responses"]["default"]["content"]
     assert "ProblemDocument" in document["components"]["schemas"]
-    assert [each["name"] for each in operation["parameters"]] == ["Idempotency-Key"]
+    assert [item["name"] for item in operation["parameters"]] == ["Idempotency-Key"]
     assert not document["paths"]["/api/frame/crash"]["get"].get("parameters")
 
 

@@ -46,7 +46,7 @@ def _post(client: Client, address: str, body: Any, **headers: str) -> Any:
 def test_every_long_column_counts_or_is_bounded():
     own = {model._meta.label for model in apps.get_models() if model.__module__.startswith("workbench.")}
     kinds = (models.JSONField, models.TextField, models.BinaryField)
-    long = {each for each in own if any(isinstance(field, kinds) for field in apps.get_model(each)._meta.fields)}
+    long = {item for item in own if any(isinstance(field, kinds) for field in apps.get_model(item)._meta.fields)}
     assert long == set(quota.ROWS) | set(BOUNDED)
 
 
@@ -151,7 +151,7 @@ def test_an_open_deed_is_refused_when_a_person_did_too_much_today(api, admin, ac
     last = made[-1]
     assert last.status_code == 403
     assert last.json()["detail"] == "You did 3 things within a day that the audit log keeps; go on tomorrow."
-    first = next(each.json()["id"] for each in made if each.status_code == 201)
+    first = next(item.json()["id"] for item in made if item.status_code == 201)
     assert client.delete(f"/api/v1/tokens/{first}").status_code == 204, "what takes away is never refused"
     assert _post(another, "prices", _book()).status_code == 201
 

@@ -135,5 +135,5 @@ def test_every_example_works(live_server, organisation, admin, variables, tmp_pa
     secret = tokens.issue(organisation, admin, "examples", "write")[1]
     examples = Examples(live_server.url, secret, variables, tmp_path)
     order = sorted(itertools.chain(*document.parts().values()), key=lambda each: each.method == "DELETE")
-    answered = {each.name: getattr(examples, language)(each) for each in order}
+    answered = {item.name: getattr(examples, language)(item) for item in order}
     assert {name: status for name, status in answered.items() if not 200 <= status < 300} == {}

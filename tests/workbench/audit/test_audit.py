@@ -31,7 +31,7 @@ def test_sign_ins_and_failed_ones_are_kept(client, engineer, organisation):
     assert (failed.action, failed.subject, failed.actor_email) == ("sign_in.failed", engineer.email, "")
     assert (failed.organisation, failed.address, failed.request_id) == (organisation, "127.0.0.1", "r-1")
     assert (unknown.organisation, unknown.subject) == (None, "an unknown email address")
-    assert "hunter2" not in json.dumps([each.document for each in Entry.objects.all()])
+    assert "hunter2" not in json.dumps([item.document for item in Entry.objects.all()])
     assert (done.action, done.actor_email, done.organisation) == ("sign_in.succeeded", engineer.email, organisation)
 
 
@@ -135,8 +135,8 @@ def test_the_export_is_paged_json_lines(api, admin, account, foreigner, organisa
         seen += [json.loads(line) for line in lines]
         after = seen[-1]["id"]
     entries = Entry.objects.of(organisation).order_by("id")
-    assert [each["id"] for each in seen] == list(entries.values_list("id", flat=True))
-    assert {each["organisation"] for each in seen} == {str(organisation.id)}
+    assert [item["id"] for item in seen] == list(entries.values_list("id", flat=True))
+    assert {item["organisation"] for item in seen} == {str(organisation.id)}
     assert api(account).get("/api/v1/audit").status_code == 403
     assert "token 4" not in api(foreigner).get("/api/v1/audit").content.decode()
     whole = StringIO()

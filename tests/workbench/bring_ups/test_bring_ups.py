@@ -33,10 +33,10 @@ def text(answer: Any) -> str:
 def test_an_engineer_hands_in_what_the_command_wrote(browser, engineer, account, organisation):
     page = hand_in(browser(engineer), sample_bring_up.FILE.read_bytes())
     row = BringUpRow.objects.get()
-    found = row.document
+    result = row.document
     assert page.redirect_chain[-1][0] == f"/bring-ups/{row.id}/"
     words = text(page)
-    assert found == sample_bring_up.measured()
+    assert result == sample_bring_up.measured()
     for part in (
         f"{row.passed} proofs passed, 0 failed",
         "Gaps of tiny-llama",
@@ -46,7 +46,7 @@ def test_an_engineer_hands_in_what_the_command_wrote(browser, engineer, account,
         "torch_rope, a peer",
     ):
         assert part in words
-    assert found.next_steps[0].startswith("Write a variant for op=rope batch=1 q_len=1")
+    assert result.next_steps[0].startswith("Write a variant for op=rope batch=1 q_len=1")
     assert "op=" not in words
     assert "The price book has no price" not in words, "a CPU needs none"
     entry = Entry.objects.get(action=Action.BRING_UP_ADDED)
@@ -145,7 +145,7 @@ def test_a_gpu_without_a_price_leads_to_the_price_book_that_asks_for_it(browser,
     asked = client.get(link.replace("&amp;", "&")).content.decode()
     assert "Enter what an hour of NVIDIA X900 costs" in asked
     fields = {"name": "Contract", "date": "2026-11-23", "source": "Our contract"}
-    prices = {f"{each}_{column}": "2" for each in ("h200", "x900") for column in ("low", "typical", "high")}
+    prices = {f"{value}_{column}": "2" for value in ("h200", "x900") for column in ("low", "typical", "high")}
     assert client.post("/prices/?gpu=x900&name=NVIDIA%20X900", fields | prices).status_code == 302
     assert link not in browser(engineer).get(page).content.decode()
     kept = client.get("/prices/").content.decode()

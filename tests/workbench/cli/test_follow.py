@@ -94,7 +94,7 @@ def test_the_latest_run_is_shown_cancelled_and_run_again_and_all_are_listed(cli,
     made = {str(sample_runs.run(done.organisation, done.created_by).id) for _ in range(3)}
     assert {row["id"] for row in json.loads(cli("runs", "--json").stdout)} == made
     assert len(json.loads(cli("runs", "--limit", 2, "--json").stdout)) == 2
-    assert {each[:8] for each in made} <= set(cli("runs").stdout.split())
+    assert {item[:8] for item in made} <= set(cli("runs").stdout.split())
     assert "llama-3.2-1b" in cli("models").stdout
     assert json.loads(cli("models", "--json").stdout)["models"][0]["name"] == "llama-3.2-1b"
     Model.objects.update(manifest={})

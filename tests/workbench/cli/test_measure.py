@@ -21,8 +21,8 @@ KEY = "sk-kept-secret"
 
 @pytest.fixture(scope="module")
 def stub():
-    with running_stub(first_ms=10, gap_ms=2) as found:
-        yield found
+    with running_stub(first_ms=10, gap_ms=2) as result:
+        yield result
 
 
 def measured(folder, url, *options, sla=SLA % 500):
@@ -47,7 +47,7 @@ def test_a_kept_promise_ends_with_0_and_its_figures_without_the_key_and_a_broken
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert sum(row["counted"] for row in rows) == result.requests
     assert all(row["intended_ns"] <= row["begun_ns"] <= row["sent_ns"] <= row["token_ns"][0] for row in rows)
-    assert not any(KEY in each for each in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.iterdir())))
+    assert not any(KEY in value for value in (done.stdout, done.stderr, *(f.read_text() for f in tmp_path.iterdir())))
     done = measured(tmp_path, stub.url, "--seconds", "1.5", sla=SLA % 1)
     assert done.returncode == (3 if "void" in done.stdout else 1), done.stdout + done.stderr
 

@@ -46,7 +46,7 @@ def test_a_recording_beside_the_sla_is_handed_in_once(cli, sla_file):
         done = cli("submit", "tiny-llama", "--sla", sla_file)
         assert done.exit_code == 0, done.output
         assert "calls.csv: 2 requests over 9 s." in done.output
-    assert {each.recording.name for each in Workload.objects.all()} == {"calls.csv"}
+    assert {item.recording.name for item in Workload.objects.all()} == {"calls.csv"}
     assert Recording.objects.get().sha256 == Workload.objects.first().sla.traffic.recording
     sla_file.write_text(RECORDED.replace("calls.csv", Recording.objects.get().sha256))
     assert cli("submit", "tiny-llama", "--sla", sla_file).exit_code == 0
@@ -70,8 +70,8 @@ def test_an_endpoint_may_have_its_key_in_the_sla_or_in_the_environment(cli, sla_
     assert done.exit_code == 0, done.output
     assert "sk-of-the" not in done.output
     row = Run.objects.get().workload
-    found = cipher(KEYS).decrypt(row.endpoint_key.encode()).decode()
-    assert found == ("sk-of-the-file" if stated else "sk-of-the-environment")
+    result = cipher(KEYS).decrypt(row.endpoint_key.encode()).decode()
+    assert result == ("sk-of-the-file" if stated else "sk-of-the-environment")
     assert "sk-of-the" not in json.dumps(row.document)
 
 

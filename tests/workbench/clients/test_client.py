@@ -42,8 +42,8 @@ def test_it_submits_follows_and_reads_the_result_or_the_refusal(client, end_runs
     assert "No worker" in run.waiting or run.place is not None
     end_runs("done", "met")
     assert read_run.sync(run.id, client=client).verdict == "met"
-    found = read_results.sync(run.id, client=client)
-    outcome = found.results.verify.outcomes[0]
+    result = read_results.sync(run.id, client=client)
+    outcome = result.results.verify.outcomes[0]
     assert (outcome.objective.metric, outcome.objective.limit) == ("ttf_n", 100)
     assert outcome.after > 0
     from kernel_workbench_client.api.workloads import submit_workload

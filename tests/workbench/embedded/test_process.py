@@ -110,7 +110,7 @@ def test_every_known_gpu_gets_a_worker_and_several_of_a_class_one_more(tmp_path,
     ):
         listed = "\n".join(f"{number}, GPU-{number}, {name}" for number, name in enumerate(names))
         driver_says(tmp_path, monkeypatch, listed)
-        assert find_devices()[first:] == [Device(*each) for each in devices]
+        assert find_devices()[first:] == [Device(*device) for device in devices]
     monkeypatch.setenv("PATH", "/nowhere")
     assert find_devices() == [Device("cpu")]
 

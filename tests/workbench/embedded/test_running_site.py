@@ -58,14 +58,14 @@ class Site:
         self.waiting = {"run_id": self._start(ids["digest"]), "stage": "admit", "attempt": 1}
         headers = {"Authorization": f"Bearer {env['WORKER_TOKEN']}"}
         self.worker = {"base_url": f"{env['WORKER_API_URL']}/api/v1/worker", "headers": headers, "timeout": 120}
-        self.ports = [int(each.rpartition(":")[2]) for each in (url, env["WORKER_API_URL"])]
+        self.ports = [int(value.rpartition(":")[2]) for value in (url, env["WORKER_API_URL"])]
 
     def processes(self) -> list[psutil.Process]:
         return psutil.Process(self.command.pid).children(recursive=True)
 
     def process(self, module: str) -> psutil.Process:
         """The first process that runs this module."""
-        return next(each for each in self.processes() if module in each.cmdline())
+        return next(item for item in self.processes() if module in item.cmdline())
 
     def _start(self, digest: str) -> str:
         document = workload().model_copy(update={"name": "pause baseline", "model": digest})
@@ -118,9 +118,9 @@ class Site:
     def checking(self) -> list[psutil.Process]:
         """The processes that read files at the moment."""
         reading = []
-        for each in self.process("intake").children(recursive=True):
+        for child in self.process("intake").children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                reading += [each] if check_files.__name__ in each.cmdline() else []
+                reading += [child] if check_files.__name__ in child.cmdline() else []
         return reading
 
     def send(self, files: dict[str, bytes], holds: str = "model") -> str:

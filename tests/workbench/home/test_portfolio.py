@@ -100,7 +100,7 @@ def test_what_runs_and_awaits_review_and_a_stranger_sees_none(browser, organisat
     freeze(sample_runs.run(organisation, engineer), engineer)
     sample_runs.run(organisation, engineer, "running", "compose")
     page = browser(account).get(PORTFOLIO)
-    assert [each.run.stage for each in page.context["open_runs"]] == ["compose"]
+    assert [item.run.stage for item in page.context["open_runs"]] == ["compose"]
     assert page.context["open_runs"][0].seconds is not None, "a run of this class has ended before"
     assert page.context["review_count"] == 1
     assert page.context["counts"] | {"all": 2, "open": 1, "met": 1} == page.context["counts"]
@@ -113,7 +113,7 @@ def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, orga
     stage = run.stages.get(stage="price")
     sample_runs.run(organisation, engineer)
     none = "no run has served several at once on both sides"
-    for users, ratio, found, words in (
+    for users, ratio, result, words in (
         (None, 3.5, (0, None), none),
         (1, 3.5, (0, None), none),
         (8, None, (0, None), none),
@@ -124,7 +124,7 @@ def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, orga
         stage.result["same_load"] = {"before": {"users": users}}
         stage.save()
         page = browser(engineer).get(PORTFOLIO)
-        assert (page.context["cheaper"], page.context["factor"]) == found
+        assert (page.context["cheaper"], page.context["factor"]) == result
         assert words in page.content.decode()
 
 
@@ -238,8 +238,8 @@ def test_the_palette_finds_things_of_the_organisation_alone(browser, engineer, f
         (str(done.id)[:6].upper(), {"run"}),
     ):
         matches = browser(engineer).get(reverse("palette"), {"q": words}).json()["matches"]
-        assert {each["kind"] for each in matches} == kinds
-        assert all(browser(engineer).get(each["address"]).status_code == 200 for each in matches)
+        assert {match["kind"] for match in matches} == kinds
+        assert all(browser(engineer).get(match["address"]).status_code == 200 for match in matches)
         assert browser(foreigner).get(reverse("palette"), {"q": words}).json()["matches"] == []
 
 

@@ -27,7 +27,7 @@ MODEL_FILES: Files = {
 def nothing_kept(settings: Any) -> bool:
     rows = [Model.objects, StoredFile.objects, Upload.objects.open(), UploadFile.objects]
     files = [path for path in Path(settings.BLOBS).rglob("*") if path.is_file()]
-    return not any(each.exists() for each in rows) and not files
+    return not any(row.exists() for row in rows) and not files
 
 
 def sha(content: bytes) -> str:
@@ -92,11 +92,11 @@ def finish(client: Client, upload: str, files: Files) -> Any:
 
 def outcome(client: Client, upload: str) -> Outcome:
     """What came of the upload's check."""
-    found = client.get(f"/api/v1/uploads/{upload}").json()
-    if found["problem"]:
-        return Outcome(found["problem"], found["problem"]["status"])
-    assert found["state"] == "finished", found
-    return Outcome(found["model"] or found["recording"])
+    result = client.get(f"/api/v1/uploads/{upload}").json()
+    if result["problem"]:
+        return Outcome(result["problem"], result["problem"]["status"])
+    assert result["state"] == "finished", result
+    return Outcome(result["model"] or result["recording"])
 
 
 def upload_model(client: Client, files: Files, holds: str = "model") -> Any:

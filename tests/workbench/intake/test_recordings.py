@@ -37,9 +37,9 @@ def test_a_recording_is_handed_in_named_by_a_workload_and_told_to_every_stage(ap
     client = api(engineer)
     answer = hand_in(client)
     assert answer.status_code == 201
-    said = answer.json()
+    text = answer.json()
     facts = {"requests": 61, "seconds": 60, "longest_prompt": 100, "longest_output": 64}
-    assert said | facts | {"name": "calls.csv", "sha256": sha(CALLS), "size": len(CALLS)} == said
+    assert text | facts | {"name": "calls.csv", "sha256": sha(CALLS), "size": len(CALLS)} == text
     assert blobs.path_of(sha(CALLS)).read_bytes() == CALLS
     assert not Upload.objects.open().exists()
     workload = post(client, replayed())
@@ -56,7 +56,7 @@ def test_a_recording_is_handed_in_named_by_a_workload_and_told_to_every_stage(ap
 
     again = hand_in(client, name="other.csv")
     assert (again.status_code, again.json()["name"]) == (201, "calls.csv"), "the same content is kept once"
-    assert [each["sha256"] for each in client.get("/api/v1/recordings").json()["items"]] == [sha(CALLS)]
+    assert [row["sha256"] for row in client.get("/api/v1/recordings").json()["items"]] == [sha(CALLS)]
 
 
 def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api, browser, engineer):
@@ -68,8 +68,8 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api, browser
     assert f'<option value="{sha(CALLS)}" selected>calls.csv: 61 requests over 60 s</option>' in page
     good = sent | {"traffic.arrivals.speed": "4"}
     page = browser(engineer).post("/workloads/new/", good | {"load.most_users": ""}).content.decode()
-    said = "a run without load measures equal requests; for this traffic say how many users there are at most"
-    assert shown_errors(page) == [f"{said} (load.most_users)"]
+    text = "a run without load measures equal requests; for this traffic say how many users there are at most"
+    assert shown_errors(page) == [f"{text} (load.most_users)"]
     seen = browser(engineer).post("/workloads/new/check/", good | {"load.most_users": "8"}).content.decode()
     assert "calls.csv: 61 requests over 60 s." in seen
     assert browser(engineer).post("/workloads/new/", good | {"load.most_users": "8"}).status_code == 302
@@ -134,7 +134,7 @@ def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused
     content = b"prompt_tokens,output_tokens\n131072,64\n9,64\n"
     assert hand_in(client, content).status_code == 201
     errors = post(client, replayed(recording=sha(content))).json()["errors"]
-    assert [each["field"] for each in errors] == ["traffic.arrivals.speed", "traffic.recording"]
+    assert [error["field"] for error in errors] == ["traffic.arrivals.speed", "traffic.recording"]
     assert errors[0]["reason"] == "calls.csv has no arrivals to replay: its arrival_s are missing or all the same"
     assert "131,072 and the longest answer 64 tokens" in errors[1]["reason"]
 

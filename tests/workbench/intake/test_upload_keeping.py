@@ -109,8 +109,8 @@ def test_a_check_that_fails_says_so_and_can_be_tried_again(api, engineer, model_
     with monkeypatch.context() as broken:
         broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
         checking.check_waiting()
-    found = client.get(f"/api/v1/uploads/{upload}").json()
-    assert (found["state"], found["problem"]["status"]) == ("receiving", 500)
+    result = client.get(f"/api/v1/uploads/{upload}").json()
+    assert (result["state"], result["problem"]["status"]) == ("receiving", 500)
     assert all(file.digest for file in UploadFile.objects.all())
     monkeypatch.setattr(receiving.RunningHashes, "follow", lambda *_: 1 / 0)
     assert finish(client, upload, model_files).status_code == 201
@@ -122,8 +122,8 @@ def test_another_hash_than_was_announced_is_refused_and_the_upload_stays(api, en
     upload = client.post("/api/v1/uploads", announced).json()["id"]
     assert send(client, upload, 0, config).status_code == 200
     refused = finish(client, upload, {"config.json": b"other"})
-    said = f"config.json: sha256: was stated as {sha(config)} before, not {sha(b'other')}"
-    assert (refused.status_code, refused.json()["detail"]) == (422, said)
+    text = f"config.json: sha256: was stated as {sha(config)} before, not {sha(b'other')}"
+    assert (refused.status_code, refused.json()["detail"]) == (422, text)
     assert finish(client, upload, {"config.json": config}).status_code == 201
 
 
@@ -146,8 +146,8 @@ def test_a_check_that_takes_too_long_is_refused(
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", str(ending))
         checking.check_waiting()
-    found = client.get(f"/api/v1/uploads/{upload}").json()
-    assert (found["state"], found["problem"]["detail"]) == (state, sentence)
+    result = client.get(f"/api/v1/uploads/{upload}").json()
+    assert (result["state"], result["problem"]["detail"]) == (state, sentence)
     assert finish(client, upload, model_files).status_code == (201 if state == "receiving" else 422)
 
 

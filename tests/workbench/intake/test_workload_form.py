@@ -113,7 +113,7 @@ def test_excluded_variants_come_by_form_and_api(browser, api, engineer):
     browser(engineer).post("/workloads/new/", fields(document))
     page = browser(engineer).get(f"/workloads/{Workload.objects.first().id}/").content.decode()  # type: ignore[union-attr]
     assert "<dt>Not to be used</dt><dd>megakernel</dd>" in page
-    assert [each.sla.constraints.exclude for each in Workload.objects.all()] == [["megakernel"]] * 2
+    assert [item.sla.constraints.exclude for item in Workload.objects.all()] == [["megakernel"]] * 2
     form = browser(engineer).get("/workloads/new/").content.decode()
     choice = 'name="constraints.exclude" value="{}"'
     assert (choice.format("megakernel") in form, choice.format("eager") in form) == (True, False)
@@ -166,10 +166,10 @@ def test_what_describes_a_kind_that_was_not_chosen_is_not_left_out_in_silence(br
     sent = fields(GOOD) | {"traffic.prompt_lengths.low": "8", "traffic.arrivals.kind": "closed"}
     page = browser(engineer).post("/workloads/new/", sent | {"traffic.arrivals.rate": "5"})
     assert page.status_code == 422
-    said = unescape(page.content.decode())
-    assert 'id="f-traffic-prompt-lengths-kind-error">is required with the fields beside it<' in said
-    assert 'id="f-traffic-arrivals-rate-error">is not a known field<' in said
-    assert all(f'value="{typed}"' in said for typed in ("8", "5"))
+    text = unescape(page.content.decode())
+    assert 'id="f-traffic-prompt-lengths-kind-error">is required with the fields beside it<' in text
+    assert 'id="f-traffic-arrivals-rate-error">is not a known field<' in text
+    assert all(f'value="{typed}"' in text for typed in ("8", "5"))
     assert not Workload.objects.exists()
 
 
@@ -234,7 +234,7 @@ def test_a_form_outlives_its_login_without_scripts(engineer):
             'id="f-objectives-0-n-error">TTF900 p50 asks for token 900, but an answer has 64',
         ),
         (
-            [{"metric": "ttft", "percentile": 50, "limit": each} for each in (5, 6)],
+            [{"metric": "ttft", "percentile": 50, "limit": value} for value in (5, 6)],
             'id="f-objectives-1-metric-error">TTFT p50 is promised twice; remove one of them',
         ),
         ([], '<p class="error">'),

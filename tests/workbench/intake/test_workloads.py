@@ -87,12 +87,12 @@ def test_form_and_api_refuse_with_the_same_words(api, browser, engineer, case):
     change, field, reason = BAD[case]
     answer = post(api(engineer), GOOD | change)
     assert answer.status_code == 422
-    said = {error["field"]: error["reason"] for error in answer.json()["errors"]}
-    assert reason in said[field]
+    text = {error["field"]: error["reason"] for error in answer.json()["errors"]}
+    assert reason in text[field]
     page = browser(engineer).post("/workloads/new/", fields(GOOD | change))
     assert page.status_code == 422
-    assert said[field] in shown_errors(page.content.decode())
-    assert not any(each.objects.exists() for each in (Workload, Model, Run))
+    assert text[field] in shown_errors(page.content.decode())
+    assert not any(value.objects.exists() for value in (Workload, Model, Run))
 
 
 def test_an_encoder_is_not_promised_tokens(api, engineer):
@@ -162,15 +162,15 @@ def test_a_manifest_that_no_longer_validates_is_one_sentence(browser, api, engin
     model = Model.objects.get()
     model.manifest["parameters"] = "many"
     model.save()
-    said = "This version cannot read the stored manifest of llama-3.2-1b: parameters"
+    text = "This version cannot read the stored manifest of llama-3.2-1b: parameters"
     client = browser(engineer)
-    assert said in client.get(f"/models/{model.id}/").content.decode()
+    assert text in client.get(f"/models/{model.id}/").content.decode()
     assert client.get("/models/").status_code == 200
     (row,) = api(engineer).get("/api/v1/models").json()["items"]
     assert (row["kind"], row["digest"]) == (None, model.digest)
-    assert row["unreadable"].startswith(said)
+    assert row["unreadable"].startswith(text)
     run = api(engineer).post("/api/v1/runs", {"workload": workload["id"]})
-    assert (run.status_code, said in run.json()["detail"]) == (422, True)
+    assert (run.status_code, text in run.json()["detail"]) == (422, True)
     assert client.post(f"/workloads/{workload['id']}/run/", follow=True).status_code == 200
     assert post(api(engineer), GOOD).status_code == 201
     model.refresh_from_db()
@@ -183,17 +183,17 @@ def test_one_unreadable_workload_does_not_take_the_others_along(browser, api, en
     broken = Workload.objects.get(name="broken")
     broken.document["objectives"][0]["metric"] = "bogomips"
     broken.save()
-    said = "This version cannot read the stored workload: objectives[0].metric"
+    text = "This version cannot read the stored workload: objectives[0].metric"
     client = browser(engineer)
     page = client.get("/workloads/").content.decode()
     own = client.get(f"/workloads/{broken.id}/").content.decode()
-    assert all(words in page for words in (said, "whole"))
-    assert all(words in own for words in (said, "bogomips"))
+    assert all(words in page for words in (text, "whole"))
+    assert all(words in own for words in (text, "bogomips"))
     rows = {row["name"]: row for row in api(engineer).get("/api/v1/workloads").json()["items"]}
     assert (rows["broken"]["document"], rows["whole"]["unreadable"]) == (None, "")
-    assert said in rows["broken"]["unreadable"]
+    assert text in rows["broken"]["unreadable"]
     assert api(engineer).get(f"/api/v1/workloads/{broken.id}").status_code == 200
     refused = api(engineer).post("/api/v1/runs", {"workload": str(broken.id)})
-    assert (refused.status_code, said in refused.json()["detail"]) == (422, True)
+    assert (refused.status_code, text in refused.json()["detail"]) == (422, True)
     assert client.post(f"/workloads/{broken.id}/run/", follow=True).status_code == 200
     assert client.get(f"/workloads/new/?from={broken.id}").status_code == 200

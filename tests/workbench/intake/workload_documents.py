@@ -38,4 +38,4 @@ def fields(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_errors(page: str) -> list[str]:
-    return [unescape(each).strip() for each in re.findall(r'<p class="error"[^>]*>(.*?)</p>', page, re.S)]
+    return [unescape(item).strip() for item in re.findall(r'<p class="error"[^>]*>(.*?)</p>', page, re.S)]

@@ -21,7 +21,7 @@ def test_every_page_is_shown_and_its_links_lead_somewhere(browser, engineer):
     for name in documents.names():
         page = open_page(f"/kernels/{name}/").content.decode()
         article = page[page.index("<article") : page.index("</article>")]
-        links = [each for each in re.findall(r'href="([^"]*)"', article) if not each.startswith("https://")]
+        links = [item for item in re.findall(r'href="([^"]*)"', article) if not item.startswith("https://")]
         assert ".md" not in "".join(links)
         for target in links:
             address, _, anchor = target.partition("#")
@@ -34,7 +34,7 @@ def test_the_list_names_every_variant_and_a_kernel_is_shown_with_its_source(brow
     page = browser(engineer).get("/kernels/").content.decode()
     headings = re.findall(r'<h2 id="op-\d+">(.*?)</h2>', page)
     assert {"Attention", "LM head", "RMSNorm", "RoPE", "Step attention", "Whole models"} <= set(headings)
-    assert all(f'<tr id="{each.name}">' in page for each in registry.variants())
+    assert all(f'<tr id="{item.name}">' in page for item in registry.variants())
     assert 'href="/kernels/flash-hopper/"' in variant("flash_hopper")
     assert 'href="/kernels/#sdpa_cudnn"' in variant("sdpa_cudnn")
     assert variant("of<another>version") == "of&lt;another&gt;version"
@@ -45,7 +45,7 @@ def test_the_list_names_every_variant_and_a_kernel_is_shown_with_its_source(brow
     assert views.of_page("megakernel")[0].path == "kernels/megakernel/cuda/decode.cu"
     assert "__global__ void" in page
     assert "#include &quot;" in page
-    with_variants = {each.page for each in registry.variants() if each.page}
+    with_variants = {item.page for item in registry.variants() if item.page}
     assert all(views.of_page(name) for name in with_variants)
     assert views.of_page("tiles") == []
 
@@ -84,15 +84,15 @@ def test_every_figure_of_a_result_leads_to_its_line_and_every_term_explains_itse
     assert {"ttf-n", "tpot", "verdict", "speedup", "noise-floor", "roofline", "m-tokens", "output-tokens"} <= anchors
     labels = re.findall(r'<span class="stat-label">(.*?)</span>', page)
     assert labels
-    assert [each for each in labels if "/method/#" not in each] == []
+    assert [label for label in labels if "/method/#" not in label] == []
     charts = re.findall(r'<figure class="chart">.*?</figure>', page, re.DOTALL)
     assert len(charts) > 3
-    assert [each for each in charts if "/method/#" not in each] == []
+    assert [chart for chart in charts if "/method/#" not in chart] == []
     quality = page[page.index('<h3 id="quality"') :]
     assert re.findall(r'<th scope="row">(?!<a class="term")', quality[: quality.index("</table>")]) == []
     terms = set(re.findall(r'class="term" href="/method/#([^"]*)"', page))
     meanings = client.get("/method/meanings/").json()
-    assert {each: meanings.get(each, "") for each in terms if len(meanings.get(each, "")) < 20} == {}
+    assert {item: meanings.get(item, "") for item in terms if len(meanings.get(item, "")) < 20} == {}
     assert meanings["ttft"].startswith("TTFT: the first token's arrival minus")
     assert "TTF-N" not in meanings["ttft"]
     assert not [words for words in meanings.values() if "<" in words and ">" in words]
@@ -112,9 +112,9 @@ def test_every_chart_metric_and_unit_cost_leads_to_its_line_and_ids_are_unique(b
     assert set(contents) <= set(ids)
     assert ".md" not in "".join(re.findall(r'href="(/[^"]*)"', article))
     lines = defined(browser(engineer))
-    assert {each.key for each in CHARTS} <= set(DEFINED)
+    assert {chart.key for chart in CHARTS} <= set(DEFINED)
     assert set(DEFINED.values()) | set(TERMS.values()) <= lines
-    assert {TERMS.get(each, each) for each in (*TITLES, "ttf_n")} | (COSTS.keys() - {"counted"}) <= lines
+    assert {TERMS.get(value, value) for value in (*TITLES, "ttf_n")} | (COSTS.keys() - {"counted"}) <= lines
     assert term("TTF64 p50", "ttf_n") == '<a class="term" href="/method/#ttf-n">TTF64 p50</a>'
     html = documents.rendered("- As *speedup* says.\n- **Speedup**: b over a, see *drift*.\n\n## Drift\n")
     assert '<strong id="speedup">Speedup</strong>' in html

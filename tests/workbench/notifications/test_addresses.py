@@ -29,8 +29,8 @@ PUBLIC = "1.1.1.1 93.184.215.14 2606:4700:4700::1111 2a00:1450:4001::1"
 
 def test_special_ranges_are_inside_and_one_such_address_is_enough_to_refuse(monkeypatch):
     inside = f"{V4} {MORE} {V6}".split()
-    assert [each for each in inside + PUBLIC.split() if is_inside(ipaddress.ip_address(each))] == inside
-    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 443)) for each in ("1.1.1.1", "10.0.0.1")]
+    assert [part for part in inside + PUBLIC.split() if is_inside(ipaddress.ip_address(part))] == inside
+    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (value, 443)) for value in ("1.1.1.1", "10.0.0.1")]
     monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, flags=0, **__: [] if flags else resolved)
     with pytest.raises(AddressRefused):
         posting.post(parse("https://example.com/"), {}, b"{}")
@@ -93,11 +93,11 @@ def test_the_name_is_resolved_once_and_its_certificate_checked(monkeypatch, sett
     asked: list[str] = []
     real = socket.getaddrinfo
 
-    def look_up(host, port, *rest, flags=0, **more):
+    def look_up(host, port, *rest, flags=0, **kwargs):
         if host in ("pinned.test", "other.test") and not flags:
             asked.append(host)
             host = "127.0.0.1" if asked.count(host) == 1 else "127.0.0.99"
-        return real(host, port, *rest, flags=flags, **more)
+        return real(host, port, *rest, flags=flags, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     try:

@@ -86,10 +86,10 @@ def test_reports_are_announced_when_they_wait_and_when_they_are_published(hook, 
     report = reports.freeze(done, engineer)
     reports.publish(reports.review(report, account, ""), account)
     deliver_due()
-    said = [json.loads(body) for _, body in receiver.posted]
-    assert {each["type"] for each in said} == {Kind.REPORT_READY, Kind.REPORT_PUBLISHED}
-    assert all(each["data"]["report"]["id"] == str(report.id) for each in said)
-    assert all(each["data"]["report"]["url"].endswith(reverse("report", args=[report.id])) for each in said)
+    text = [json.loads(body) for _, body in receiver.posted]
+    assert {item["type"] for item in text} == {Kind.REPORT_READY, Kind.REPORT_PUBLISHED}
+    assert all(item["data"]["report"]["id"] == str(report.id) for item in text)
+    assert all(item["data"]["report"]["url"].endswith(reverse("report", args=[report.id])) for item in text)
 
 
 def test_where_nobody_asked_the_inbox_of_who_started_the_run_alone_is_told(hook, done, engineer):
@@ -171,7 +171,7 @@ def test_an_organisation_with_much_to_send_does_not_hold_up_another(hook, receiv
     theirs = Webhook.objects.create(organisation=other, url=webhook.url, kinds=[], secret=webhook.secret)
     outbox.send_test_webhook(theirs)
     claimed = list(delivering._claim())
-    assert theirs.pk in {each.webhook_id for each in claimed}
+    assert theirs.pk in {item.webhook_id for item in claimed}
     assert len(claimed) <= delivering.AT_ONCE
 
 
@@ -210,8 +210,8 @@ def test_an_admin_adds_tests_and_removes_and_others_do_not(browser, admin, engin
     assert "whsec" not in browser(engineer).get("/notifications/").content.decode()
     client.post(f"/notifications/webhooks/{hook.pk}/remove/")
     assert not Webhook.objects.exists()
-    said = Entry.objects.filter(action__startswith="webhook").order_by("id").values_list("action", flat=True)
-    assert list(said) == [Action.WEBHOOK_ADDED, Action.WEBHOOK_REMOVED]
+    text = Entry.objects.filter(action__startswith="webhook").order_by("id").values_list("action", flat=True)
+    assert list(text) == [Action.WEBHOOK_ADDED, Action.WEBHOOK_REMOVED]
 
 
 def test_the_api_does_the_same(api, admin, engineer, receiver):
@@ -224,14 +224,14 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     assert "secret" not in client.get("/api/v1/webhooks").json()["items"][0]
     assert client.post(f"{address}/test").status_code == 202
     deliver_due()
-    found = client.get("/api/v1/deliveries").json()["items"][0]
-    assert (found["state"], found["kind"], found["next_at"]) == ("delivered", "test", None)
-    assert found["tries"][0]["words"] == "Answered 200."
+    result = client.get("/api/v1/deliveries").json()["items"][0]
+    assert (result["state"], result["kind"], result["next_at"]) == ("delivered", "test", None)
+    assert result["tries"][0]["words"] == "Answered 200."
     for wrong in ({"url": "ftp://x"}, body | {"kinds": ["test"]}, body | {"kinds": []}):
         assert client.post("/api/v1/webhooks", wrong).status_code == 422
     assert set(get_args(PostedKind)) == {kind for kind, _ in POSTED}, "the API takes what the page offers"
     assert api(engineer).get("/api/v1/webhooks").status_code == 403
     answers = [client.post(f"{address}/test") for _ in range(outbox.MAX_TESTS)]
-    assert [each.status_code for each in answers] == [202] * (outbox.MAX_TESTS - 1) + [429]
+    assert [answer.status_code for answer in answers] == [202] * (outbox.MAX_TESTS - 1) + [429]
     assert "tests were sent there within an hour" in answers[-1].json()["detail"]
     assert client.delete(address).status_code == 204

@@ -66,7 +66,7 @@ def test_a_wrong_book_is_refused_beside_its_field(browser, account, change, sent
 )
 def test_the_api_refuses_what_the_form_refuses(api, account, change, price, sentence):
     book = _book("N").model_dump() | change
-    book["prices"] = [each | price for each in book["prices"]]
+    book["prices"] = [item | price for item in book["prices"]]
     answer = api(account).post("/api/v1/prices", book)
     assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
     assert not PriceBookRow.objects.exists()

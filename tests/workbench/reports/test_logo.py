@@ -12,9 +12,9 @@ from workbench.reports import logos, services
 from workbench.reports.models import Logo
 
 
-def _picture(kind="PNG", size=(900, 300), **more):
+def _picture(kind="PNG", size=(900, 300), **kwargs):
     kept = io.BytesIO()
-    Image.new("RGB", size, (200, 30, 40)).save(kept, kind, **more)
+    Image.new("RGB", size, (200, 30, 40)).save(kept, kind, **kwargs)
     return SimpleUploadedFile("logo", kept.getvalue())
 
 
@@ -61,5 +61,5 @@ def test_reports_frozen_since_carry_it(browser, account, engineer, done, client)
     assert f'src="{uri}" alt="Voice"' in client.get(link).content.decode()
     assert "img-src data:" in client.get(link)["Content-Security-Policy"]
     assert 'class="logo"' not in team.get(f"/reports/{before.id}/report.html").content.decode()
-    said = Entry.objects.filter(action__startswith="organisation.logo").order_by("id").values_list("action", flat=True)
-    assert list(said) == [Action.LOGO_CHANGED, Action.LOGO_REMOVED]
+    text = Entry.objects.filter(action__startswith="organisation.logo").order_by("id").values_list("action", flat=True)
+    assert list(text) == [Action.LOGO_CHANGED, Action.LOGO_REMOVED]

@@ -91,7 +91,7 @@ def test_the_api_freezes_reviews_and_publishes(api, engineer, account, organisat
     assert (wide.status_code, "tables may have 2,000 cells" in wide.json()["detail"]) == (409, True)
     assert post(client, f"{address}/review", note="ok").json()["note"] == "ok"
     assert post(client, f"{address}/publish").json()["state"] == "published"
-    assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]
+    assert [row["id"] for row in client.get("/api/v1/reports").json()["items"]] == [report["id"]]
     snapshot = client.get(f"/api/v1/reports{address}").json()["snapshot"]
     assert snapshot["results"]["verify"]["verdict"] == "met"
     unfinished = post(api(engineer), "", run=str(sample_runs.run(organisation, engineer, "running", "verify").id))

@@ -57,8 +57,8 @@ def test_a_revoked_or_ended_link_does_not_work(browser, client, account, enginee
     browser(account).post(f"/shares/{Share.objects.get().id}/revoke/")
     answer = client.get(link)
     assert (answer.status_code, "does not work any more" in answer.content.decode()) == (404, True)
-    said = list(Entry.objects.filter(action__startswith="report.share").order_by("id").values_list("action", flat=True))
-    assert said == [Action.REPORT_SHARED, Action.SHARE_REVOKED]
+    text = list(Entry.objects.filter(action__startswith="report.share").order_by("id").values_list("action", flat=True))
+    assert text == [Action.REPORT_SHARED, Action.SHARE_REVOKED]
 
 
 def test_a_password_is_asked_for_once_and_guesses_are_counted(browser, account, published, settings):

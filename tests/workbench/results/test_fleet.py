@@ -27,10 +27,10 @@ def stands_at(run, users, highest):
     stage, model = run.stages.get(stage="price"), run.workload.model.facts
     stage.result["economics"] = None
     stage.save()
-    found = run_economics.of_results(services.reading(run)[0], run.workload.sla, model)
-    sides = (side.model_copy(update={"users": users, "highest": highest}) for side in (found.before, found.after))
-    found = found.model_copy(update=dict(zip(("before", "after"), sides, strict=True)))
-    stage.result["economics"] = found.model_dump(mode="json")
+    result = run_economics.of_results(services.reading(run)[0], run.workload.sla, model)
+    sides = (side.model_copy(update={"users": users, "highest": highest}) for side in (result.before, result.after))
+    result = result.model_copy(update=dict(zip(("before", "after"), sides, strict=True)))
+    stage.result["economics"] = result.model_dump(mode="json")
     stage.save()
 
 
@@ -50,15 +50,15 @@ def ask(browser, engineer, done):
 
 def test_users_of_a_server_that_holds_one(ask, done):
     usd = PriceResult.model_validate(done.stages.get(stage="price").result).lines[1].usd_per_hour
-    said = ask(users=70, fee="$1,000")
-    assert "GPUs needed 100 100" in said  # 70 users, each server filled with 0.7 of one
-    assert "Capacity used 70.0 % 70.0 %" in said
-    assert "GPUs that wait" not in said
-    assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in said
-    assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in said
-    assert ("Before misses a promise at this load" in said, "After misses" in said) == (True, False)
-    assert re.search("measured to serve, before: 1 at once, [0-9.]+ requests a second, on one GPU; after: 1", said)
-    assert all(words in said for words in ("More at once was not shown to hold", "Users at once: 70"))
+    message = ask(users=70, fee="$1,000")
+    assert "GPUs needed 100 100" in message  # 70 users, each server filled with 0.7 of one
+    assert "Capacity used 70.0 % 70.0 %" in message
+    assert "GPUs that wait" not in message
+    assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in message
+    assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in message
+    assert ("Before misses a promise at this load" in message, "After misses" in message) == (True, False)
+    assert re.search("measured to serve, before: 1 at once, [0-9.]+ requests a second, on one GPU; after: 1", message)
+    assert all(words in message for words in ("More at once was not shown to hold", "Users at once: 70"))
 
 
 def test_it_says_whether_replicas_are_cheaper_and_nothing_of_a_fleet_for_one_request(browser, engineer, account, done):
@@ -106,12 +106,12 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
     run = sample_runs.run(organisation, engineer, load=True)
     run.workload.document["load"]["demand"] = {"users": 70}
     run.workload.save()
-    said = "To carry 70 users at once it takes 5 GPUs after, with"
+    message = "To carry 70 users at once it takes 5 GPUs after, with"
     client = browser(engineer)
     result = client.get(reverse("run-result", args=[run.id])).content.decode()
-    assert 0 < result.index(said) < result.index('id="objectives"')
+    assert 0 < result.index(message) < result.index('id="objectives"')
     page = client.get(reverse("run-fleet", args=[run.id])).content.decode()
-    assert said in page
+    assert message in page
     assert 'name="users" value="70"' in page
     assert f"{reverse('run-result', args=[run.id])}#any-load" in page, "before has no fleet, and a price at each load"
     assert term("GPUs needed, at most", "gpus-needed") in page
@@ -121,7 +121,7 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
         assert part in others
     document = sample_results.stage_input()
     asked = document.workload.model_copy(update={"load": run.workload.sla.load})
-    assert said in render(document.model_copy(update={"workload": asked, "results": sample_loads.results()}))
+    assert message in render(document.model_copy(update={"workload": asked, "results": sample_loads.results()}))
 
 
 def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(browser, engineer, organisation):
@@ -146,7 +146,7 @@ def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(brows
     result = client.get(reverse("run-result", args=[run.id])).content.decode()
     followed = re.findall(r'/result/#([a-z-]+)"', page.content.decode())
     assert followed == ["load", "any-load"]
-    assert all(f'id="{each}"' in result for each in followed)
+    assert all(f'id="{item}"' in result for item in followed)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ def test_every_entry_of_the_contents_leads_to_a_section(browser, organisation, e
         contents = page[page.index('<nav class="toc') : page.index("</nav>", page.index('<nav class="toc'))]
         links = re.findall(r'href="#([a-z-]+)"', contents)
         assert links
-        assert all(page.count(f'id="{each}"') == 1 for each in links), links
+        assert all(page.count(f'id="{link}"') == 1 for link in links), links
         assert page.count('<details class="question">') >= len(links) - 1, "what is below is folded"
 
 
@@ -61,9 +61,9 @@ def test_result_says_the_verdict_first_and_labels_its_numbers_with_their_spread_
 
 
 def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, done):
-    found = sample_no_change.no_change()
+    result = sample_no_change.no_change()
     for stage in ("verify", "price"):
-        done.stages.filter(stage=stage).update(result=getattr(found, stage).model_dump(mode="json"))
+        done.stages.filter(stage=stage).update(result=getattr(result, stage).model_dump(mode="json"))
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert "No change is recommended. “compiled, CUDA graphs”: The median TTF64 is" in page
     assert "The median TTF64 is 1.17x slower" in page
@@ -87,10 +87,10 @@ def test_a_run_that_others_disturbed_is_to_be_run_again_and_not_shared(browser, 
 
 
 def test_a_price_that_no_load_is_shown_to_have_is_of_no_missed_promise(browser, engineer, done):
-    found = sample_no_change.no_change()
-    unknown = [line.model_copy(update={"usd_per_mtok": None, "holds_sla": None}) for line in found.price.lines]
-    price = found.price.model_copy(update={"lines": unknown})
-    verify = found.verify.model_copy(update={"quality": None})
+    outcome = sample_no_change.no_change()
+    unknown = [line.model_copy(update={"usd_per_mtok": None, "holds_sla": None}) for line in outcome.price.lines]
+    price = outcome.price.model_copy(update={"lines": unknown})
+    verify = outcome.verify.model_copy(update={"quality": None})
     for stage, result in (("verify", verify), ("price", price)):
         done.stages.filter(stage=stage).update(result=result.model_dump(mode="json"))
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
@@ -194,13 +194,13 @@ def test_a_result_that_no_longer_validates_leaves_the_others_readable(browser, a
     stage = done.stages.get(stage="explore")
     stage.result["candidates"][0]["colour"] = "red"
     stage.save()
-    said = "This version cannot read the stored result: explore.candidates[0].colour: is not a known field"
+    text = "This version cannot read the stored result: explore.candidates[0].colour: is not a known field"
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
-    assert f"{said}. What was measured stays below." in page
+    assert f"{text}. What was measured stays below." in page
     assert 'TTF64 p50 is <span class="nowrap">81.0 ms</span> against a limit' in page
     assert browser(engineer).get(f"/runs/{done.id}/").status_code == 200
     answer = api(engineer).get(f"/api/v1/runs/{done.id}/result")
-    assert (answer.status_code, answer.json()["detail"]) == (409, said)
+    assert (answer.status_code, answer.json()["detail"]) == (409, text)
     with pytest.raises(services.ReportError, match="cannot read the stored result"):
         services.freeze(done, engineer)
 
@@ -211,7 +211,7 @@ def test_a_finished_result_is_rendered_once_and_stays_its_organisations(browser,
     assert first == second
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-    read = [each["sql"] for each in queries if '"result"' in each["sql"]]
+    read = [query["sql"] for query in queries if '"result"' in query["sql"]]
     assert all("predicted" in sql or "minutes_wanted" in sql for sql in read), "more of the results is read again"
     assert browser(foreigner).get(address).status_code == 404
     done.delete()

@@ -102,10 +102,10 @@ def test_a_run_offers_its_result_once_something_is_measured(browser, organisatio
 def test_loads_are_shown_with_what_served_them_and_the_recording_that_they_replay(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer, load=True)
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
-    said = page.partition('id="objectives"')[0]
-    assert "Before, no load is shown to keep every promise. After, every promise is kept with" in said, "at the top"
-    assert said.index("Price under the promise") < said.index("Price at one load")
-    assert "$1.28" in said
+    text = page.partition('id="objectives"')[0]
+    assert "Before, no load is shown to keep every promise. After, every promise is kept with" in text, "at the top"
+    assert text.index("Price under the promise") < text.index("Price at one load")
+    assert "$1.28" in text
     assert "$0.0831" in page.partition('id="any-load"')[2].partition("</table>")[0]
     for part in (
         "Generate of transformers, in batches",

@@ -58,4 +58,4 @@ def test_a_workload_with_many_runs_is_a_page_of_25(api, browser, engineer, workl
     assert len(document["runs"]) == 25
     assert document["runs"][0] == str(Run.objects.first().pk)  # type: ignore[union-attr]
     listed = api(engineer).get("/api/v1/workloads").json()["items"]
-    assert [len(each["runs"]) for each in listed] == [25]
+    assert [len(item["runs"]) for item in listed] == [25]

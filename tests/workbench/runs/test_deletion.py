@@ -42,9 +42,9 @@ def _addresses(run: Run) -> dict[str, str]:
 )
 def test_it_says_beforehand_what_goes(api, engineer, report, kind, counts, sentence):
     client, address = api(engineer), _addresses(report.run)[kind]
-    said = client.get(f"{address}/dependents").json()
-    assert (said["workloads"], said["runs"], said["reports"], said["files"]) == (*counts, 2)
-    assert said["file_bytes"] == sum(StoredArtifact.objects.values_list("size", flat=True))
+    text = client.get(f"{address}/dependents").json()
+    assert (text["workloads"], text["runs"], text["reports"], text["files"]) == (*counts, 2)
+    assert text["file_bytes"] == sum(StoredArtifact.objects.values_list("size", flat=True))
     refused = client.delete(address)
     assert refused.status_code == 409
     assert refused.json()["detail"].startswith(sentence)
@@ -104,7 +104,9 @@ def test_the_space_is_free_at_once(api, engineer):
     """But for contents that somebody else refers to as well."""
     client = api(engineer)
     tokenizers = (b"{}", b'{"a": 1}')
-    first, second = (upload_model(client, MODEL_FILES | {"tokenizer.json": each}).json() for each in tokenizers)
+    first, second = (
+        upload_model(client, MODEL_FILES | {"tokenizer.json": tokenizer}).json() for tokenizer in tokenizers
+    )
     assert first["id"] != second["id"]
     before = {file["path"]: blobs.path_of(file["sha256"]) for file in first["files"]}
     assert client.delete(f"/api/v1/models/{first['id']}").status_code == 204

@@ -85,7 +85,7 @@ def test_neither_the_audit_log_nor_a_kept_answer_holds_the_key_of_a_named_endpoi
     for endpoint, status in ((ENDPOINT, 201), ({**ENDPOINT, "key": 123_456_789}, 422)):
         answer = post(client, endpoint, **{"Idempotency-Key": f"once {status}"})
         assert answer.status_code == status, answer.content
-    kept = b"".join(bytes(each.body) for each in IdempotentRequest.objects.all())
+    kept = b"".join(bytes(item.body) for item in IdempotentRequest.objects.all())
     assert all(words in kept for words in (b"theirs", b"endpoint.key"))
     assert not any(words in kept for words in (KEY.encode(), b"123456789"))
 
@@ -108,8 +108,8 @@ def test_neither_the_audit_log_nor_a_kept_answer_holds_the_key_of_a_named_endpoi
 def test_what_cannot_be_an_endpoint_is_refused_beside_its_field(api, engineer, endpoint, field, reason):
     answer = post(api(engineer), ENDPOINT | endpoint)
     assert answer.status_code == 422
-    found = {each["field"]: each["reason"] for each in answer.json()["errors"]}
-    assert reason in found[field]
+    result = {row["field"]: row["reason"] for row in answer.json()["errors"]}
+    assert reason in result[field]
     assert not Workload.objects.exists()
 
 
@@ -180,7 +180,7 @@ def test_a_form_that_comes_back_keeps_the_key_and_never_shows_it(browser, engine
     assert browser(engineer).post("/workloads/new/", again).status_code == 302
     assert kept_key(Workload.objects.get()) == KEY
     assert browser(admin).post("/workloads/new/", again).status_code == 302
-    assert [each.endpoint_key == "" for each in Workload.objects.all()] == [True, False], "of use for its typist alone"
+    assert [item.endpoint_key == "" for item in Workload.objects.all()] == [True, False], "of use for its typist alone"
     Workload.objects.all().delete()
     emptied = again | {"endpoint.url": "", "endpoint.model": ""}
     assert browser(engineer).post("/workloads/new/", emptied).status_code == 302

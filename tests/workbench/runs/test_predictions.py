@@ -33,13 +33,13 @@ NONE_YET = "On NVIDIA H200 no run has yet compared what was predicted with what 
 def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, engineer, foreigner):
     assert error_words(organisation, "h200") == NONE_YET
     sample_runs.run(organisation, engineer)
-    found = sample_runs.run(organisation, engineer)
+    result = sample_runs.run(organisation, engineer)
     assert "over 4 figures of 2 runs." in error_words(organisation, "h200")
     assert error_words(organisation, "h200x4") == error_words(organisation, "h200")
     assert error_words(organisation, "h100") == NONE_YET.replace("H200", "H100")
     assert error_words(foreigner.memberships.get().organisation, "h200") == NONE_YET
-    predicted = found.stages.get(stage="report").result["predicted"]
-    assert [each["label"] for each in predicted] == ["TTF64 p50", "TPOT p50"]
+    predicted = result.stages.get(stage="report").result["predicted"]
+    assert [item["label"] for item in predicted] == ["TTF64 p50", "TPOT p50"]
 
 
 def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer):
@@ -200,8 +200,8 @@ def figure(browser, engineer):
             "constraints.allow_unverified_quality": "on",
         }
         page = client.post("/workloads/new/check/", form).content.decode()
-        (found,) = re.findall(rf"Predicted on {gpu_class} \(modelled, ([\w ]+)\): {FIGURE}", page)
-        return found[1], found[0], page
+        (result,) = re.findall(rf"Predicted on {gpu_class} \(modelled, ([\w ]+)\): {FIGURE}", page)
+        return result[1], result[0], page
 
     return ask
 
@@ -218,8 +218,8 @@ def test_all_tell_one_figure(figure, organisation, engineer, tmp_path, case, mea
     model, fewer, more, precisions = case
     if measured:
         sample_runs.run(organisation, engineer)
-    for each in (fewer, more):
-        Worker.objects.create(name=each, gpu_class=each, last_seen=timezone.now(), memory_gib=131.0)
+    for value in (fewer, more):
+        Worker.objects.create(name=value, gpu_class=value, last_seen=timezone.now(), memory_gib=131.0)
     by = "by measured rates" if measured and fewer.startswith("h200") else "by the datasheet"
     predicted = figure(model, fewer, 900, precisions)
     assert predicted[1] == by
@@ -231,7 +231,7 @@ def test_all_tell_one_figure(figure, organisation, engineer, tmp_path, case, mea
     named = re.findall(
         r"(\d) GPUs that divide the model .* are predicted to take ([\d.]+) ms \(modelled, (.*?)\)", advice
     )
-    assert [each[2] for each in named] == [by]
+    assert [item[2] for item in named] == [by]
     assert more != f"{fewer.partition('x')[0]}x{named[0][0]}" or named[0][1] == of_more
 
     allowed = {"precisions": precisions, "gpu_classes": [fewer, more], "allow_unverified_quality": True}

@@ -52,7 +52,7 @@ def test_the_search_is_taken_over_and_the_plan_verified_anew(browser, engineer, 
     run = create_run(known.workload, engineer)
     when = f"{known.finished_at:%Y-%m-%d %H:%M} UTC"
     assert f"Taken from the run of {when}" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
-    assert {states(run)[each] for each in SEARCH} == {StageRun.State.DONE}
+    assert {states(run)[item] for item in SEARCH} == {StageRun.State.DONE}
     assert states(run)["verify"] == StageRun.State.PENDING
     document = after_admit(run, known, "verify")
     assert document.results.compose.model_dump(mode="json") == known.stages.get(stage="compose").result

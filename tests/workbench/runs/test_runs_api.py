@@ -82,14 +82,14 @@ def compared(api, organisation, engineer):
     ("by", "percent", "regressed"), [(1.05, 3, True), (1.05, 10, False), (1.0, 3, False), (0.9, 3, False)]
 )
 def test_a_run_is_worse_beyond_what_was_asked(compared, by, percent, regressed):
-    status, found = compared(by, query=f"kept_id={{kept}}&percent={percent}")
-    assert (status, found["regressed"]) == (200, regressed)
-    ratio = found["ratios"]["TTF64"]
+    status, result = compared(by, query=f"kept_id={{kept}}&percent={percent}")
+    assert (status, result["regressed"]) == (200, regressed)
+    ratio = result["ratios"]["TTF64"]
     assert ratio["value"] == pytest.approx(by)
     assert ratio["low"] < by < ratio["high"]
-    assert found["sentence"].startswith(f"run {found['run'][:8]} of ")
+    assert result["sentence"].startswith(f"run {result['run'][:8]} of ")
     worse = "worse" if regressed else "not shown to be worse"
-    assert f"is {worse} than run {found['kept'][:8]} of " in found["sentence"]
+    assert f"is {worse} than run {result['kept'][:8]} of " in result["sentence"]
 
 
 @pytest.mark.parametrize(

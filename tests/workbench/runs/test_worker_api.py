@@ -157,8 +157,8 @@ def test_the_holder_alone_gets_the_files_of_its_runs_model_and_sends_files(worke
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        *[(each, 409) for each in ({"attempt": 2}, {"stage": "verify"}, {"run_id": str(uuid.UUID(int=1))})],
-        *[(each, 404) for each in ({"run_id": "x"}, {"stage": "nonesuch"}, {"attempt": 0}, {"attempt": -1})],
+        *[(value, 409) for value in ({"attempt": 2}, {"stage": "verify"}, {"run_id": str(uuid.UUID(int=1))})],
+        *[(value, 404) for value in ({"run_id": "x"}, {"stage": "nonesuch"}, {"attempt": 0}, {"attempt": -1})],
     ],
 )
 def test_nobody_gets_files_of_an_attempt_that_is_not_held_or_not_there(worker, claimed, stored, change, status):

@@ -44,7 +44,7 @@ class Server:
 
     def kept(self, peers: list[socket.socket]) -> int:
         """How many of these connections the server holds open."""
-        held = {each.raddr.port for each in self.process.net_connections("tcp") if each.raddr}
+        held = {connection.raddr.port for connection in self.process.net_connections("tcp") if connection.raddr}
         return sum(peer.getsockname()[1] in held for peer in peers)
 
 
@@ -141,10 +141,10 @@ def test_downloads_take_turns_with_small_requests(server):
 
     with ThreadPoolExecutor(4) as pool:
         downloads, pings = [pool.submit(download) for _ in range(4)], 0
-        while not any(each.done() for each in downloads):
+        while not any(item.done() for item in downloads):
             server.ping()
             pings += 1
-    assert [each.result() for each in downloads] == [FILE_BYTES] * 4
+    assert [item.result() for item in downloads] == [FILE_BYTES] * 4
     assert pings > 1, "the first one waited until a download had ended"
 
 

@@ -85,7 +85,7 @@ def test_the_chosen_plan_says_against_what(after, unit, words):
     for trial in document.compose.trials:
         trial.unit = unit
     document.compose.trials[1].primary = Interval(value=after, low=after, high=after)
-    assert all(each in plans.why(document) for each in words)
+    assert all(word in plans.why(document) for word in words)
     assert plans.rank_trials(document)[0] is plans.chosen_trial(document)
 
 
@@ -132,13 +132,13 @@ def test_a_share_above_what_can_be_is_not_printed():
     """Results of earlier versions hold shares such as 293 % of the floor."""
     assert charts_share == MAX_FLOOR_SHARE
     assert [of_floor(share) for share in (0.92, 1.05, 1.06, 2.93, None)] == ["92 %", "105 %", "–", "–", "–"]
-    found = results()
-    for each in found.explore.candidates:
-        each.floor_share = 2.93
-    for row in found.profile.rows:
+    result = results()
+    for candidate in result.explore.candidates:
+        candidate.floor_share = 2.93
+    for row in result.profile.rows:
         row.floor_ms = 2.93 * row.ms
     for chart in (decisions, roofline):
-        headers, body = chart.table(found)
+        headers, body = chart.table(result)
         at = headers.index("floor / time, %")
         assert body
         assert {row[at] for row in body} == {None}
@@ -160,7 +160,11 @@ def test_the_plan_stands_operation_by_operation_beside_torchs_best_of_its_precis
     assert len(headers) == 7
     assert (case, variant, summary, calls) == ("linear 1×8192×2048", "cublaslt", "cuBLASLt", 1)
     assert (mine, torchs, times) == (pytest.approx(11.7), pytest.approx(13.1), pytest.approx(13.1 / 11.7))
-    (own,) = [each for each in document.explore.candidates if each.id == document.verify.plan["ops"][0]["evidence_id"]]
+    (own,) = [
+        candidate
+        for candidate in document.explore.candidates
+        if candidate.id == document.verify.plan["ops"][0]["evidence_id"]
+    ]
     own.case = own.case | {"weights": "fp8"}
     assert chosen.table(document)[1][0][-2:] == [None, None]
 
@@ -168,7 +172,9 @@ def test_the_plan_stands_operation_by_operation_beside_torchs_best_of_its_precis
 def test_a_megakernels_head_is_called_for_the_prompt_alone():
     document = results()
     plan = document.verify.plan
-    next(each for each in document.explore.candidates if each.id == plan["ops"][0]["evidence_id"]).per_request = 64.0
+    next(
+        candidate for candidate in document.explore.candidates if candidate.id == plan["ops"][0]["evidence_id"]
+    ).per_request = 64.0
     plan["ops"][0] |= {"op": "lm_head", "case": {"m": 1, "vocab": 32000, "k": 2048}}
     assert chosen.parts(document)[0].calls == 64
     plan["runner"] = "megakernel"

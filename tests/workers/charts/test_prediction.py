@@ -12,51 +12,51 @@ TPOT = PredictedFigure(metric="tpot", value=0.9)
 
 
 def changed(**verify):
-    found = results()
-    return found.model_copy(update={"verify": found.verify.model_copy(update=verify)})
+    result = results()
+    return result.model_copy(update={"verify": result.verify.model_copy(update=verify)})
 
 
 def test_the_error_is_of_the_measured_median():
-    found = results()
-    measured = {each.metric: each.percentiles["p50"] for each in found.verify.after}
-    ttf, tpot = compare_with_measured(found)
+    result = results()
+    measured = {item.metric: item.percentiles["p50"] for item in result.verify.after}
+    ttf, tpot = compare_with_measured(result)
     assert (ttf.label, tpot.label) == ("TTF64 p50", "TPOT p50")
     assert ttf.error == pytest.approx(60 / measured["ttf_n"] - 1)
-    assert rows(found)[0].error == f"{100 * ttf.error:+.0f} %"
-    assert words(found) == PREDICTED.assumptions
+    assert rows(result)[0].error == f"{100 * ttf.error:+.0f} %"
+    assert words(result) == PREDICTED.assumptions
 
 
 def with_server(settings):
     """The sample under load, its plan's server with these settings."""
-    found = sample_loads.results()
-    server = found.load.after.server.model_copy(update={"settings": settings})
-    after = found.load.after.model_copy(update={"server": server})
-    return found.model_copy(update={"load": found.load.model_copy(update={"after": after})})
+    result = sample_loads.results()
+    server = result.load.after.server.model_copy(update={"settings": settings})
+    after = result.load.after.model_copy(update={"server": server})
+    return result.model_copy(update={"load": result.load.model_copy(update={"after": after})})
 
 
 def test_throughput_is_compared_at_the_load_that_was_predicted_where_the_server_took_the_plan():
-    found = with_server({"max_num_seqs": 64})
-    load = next(each for each in found.load.after.limit.loads if each.users == 2)
-    throughput = compare_with_measured(found)[-1]
+    result = with_server({"max_num_seqs": 64})
+    load = next(item for item in result.load.after.limit.loads if item.users == 2)
+    throughput = compare_with_measured(result)[-1]
     assert throughput.label == "Throughput of 2 users at once"
     assert throughput.measured == load.tokens_per_second
-    assert [each.label for each in compare_with_measured(with_server({}))] == ["TTF64 p50", "TPOT p50"]
+    assert [item.label for item in compare_with_measured(with_server({}))] == ["TTF64 p50", "TPOT p50"]
 
 
 def test_a_plan_is_held_against_the_prediction_of_its_precision_and_runner():
     fp8 = changed(plan={"runner": "compiled", "options": {"weights": "fp8"}})
-    assert [each.predicted for each in compare_with_measured(fp8)] == [0.5]
+    assert [item.predicted for item in compare_with_measured(fp8)] == [0.5]
     assert compare_with_measured(changed(plan={"runner": "compiled", "tensor_parallel_size": 2})) == []
     nvfp4 = changed(plan={"runner": "compiled", "options": {"weights": "nvfp4"}})
     assert (rows(nvfp4)[0].label, rows(nvfp4)[0].measured) == ("TTF64 p50, compiled in bf16", "–")
     assert "was not among" in words(nvfp4)[0]
-    found = results()
-    named = [PredictedPlan(runner=each, weights="bf16", figures=[TPOT]) for each in ("kernels", "cuda_graphs")]
-    admit = found.admit.model_copy(update={"predicted": Prediction(plans=named)})
-    graphs = found.verify.model_copy(update={"plan": {"runner": "compiled", "options": {"compile": False}}})
-    compiled = found.verify.model_copy(update={"plan": {"runner": "compiled"}})
-    assert len(compare_with_measured(found.model_copy(update={"admit": admit, "verify": graphs}))) == 1
-    other = found.model_copy(update={"admit": admit, "verify": compiled})
+    result = results()
+    named = [PredictedPlan(runner=value, weights="bf16", figures=[TPOT]) for value in ("kernels", "cuda_graphs")]
+    admit = result.admit.model_copy(update={"predicted": Prediction(plans=named)})
+    graphs = result.verify.model_copy(update={"plan": {"runner": "compiled", "options": {"compile": False}}})
+    compiled = result.verify.model_copy(update={"plan": {"runner": "compiled"}})
+    assert len(compare_with_measured(result.model_copy(update={"admit": admit, "verify": graphs}))) == 1
+    other = result.model_copy(update={"admit": admit, "verify": compiled})
     assert compare_with_measured(other) == []
     assert "was not among" in words(other)[0]
     assert rows(other)[0].label == "TPOT p50, kernels in bf16"
@@ -68,6 +68,6 @@ def test_no_error_counts_where_there_is_no_plan_or_the_figures_are_void():
     void = changed(environment=environment.model_copy(update={"telemetry": seen}))
     none = no_change().model_copy(update={"admit": results().admit})
     early = results().model_copy(update={"verify": None})
-    for found, said in ((void, "figures are void"), (none, "No change is recommended"), (early, "Nothing has been")):
-        assert compare_with_measured(found) == []
-        assert said in words(found)[0]
+    for result, said in ((void, "figures are void"), (none, "No change is recommended"), (early, "Nothing has been")):
+        assert compare_with_measured(result) == []
+        assert said in words(result)[0]

@@ -23,16 +23,16 @@ def h200() -> Results:
 
 
 def added(found: list[waterfall.WaterfallBar]) -> float:
-    return sum(each.saved for each in found if each.kind in ("change", "residual"))
+    return sum(item.saved for item in found if item.kind in ("change", "residual"))
 
 
 def test_the_steps_of_a_committed_run_add_up(h200):
-    found = waterfall.steps(h200)
+    result = waterfall.steps(h200)
     groups = ["compact decoder", "attention", "products", "norms and gates", "head and sampling"]
     ends = [waterfall.LAUNCH, "residual", "after", "floor"]
-    assert [each.name for each in found] == ["before", waterfall.HOST, *groups, *ends]
+    assert [item.name for item in result] == ["before", waterfall.HOST, *groups, *ends]
     outcome = h200.verify.outcomes[0]
-    assert added(found) == pytest.approx(outcome.before - outcome.after)
+    assert added(result) == pytest.approx(outcome.before - outcome.after)
 
 
 def test_what_was_measured_is_a_step_of_its_own_and_nothing_else(h200):
@@ -42,19 +42,19 @@ def test_what_was_measured_is_a_step_of_its_own_and_nothing_else(h200):
         PlanTrial(label=name, plan=plan, primary=Interval(value=ms, low=ms, high=ms), gate="pass")
         for name, ms in times.items()
     ]
-    found = {each.name: each for each in waterfall.steps(h200)}
-    assert found["products"].saved == pytest.approx(40)
-    assert found["attention"].saved == pytest.approx(20)
-    assert waterfall.LIBRARY not in found
-    assert added(list(found.values())) == pytest.approx(found["before"].end - found["after"].end)
+    result = {step.name: step for step in waterfall.steps(h200)}
+    assert result["products"].saved == pytest.approx(40)
+    assert result["attention"].saved == pytest.approx(20)
+    assert waterfall.LIBRARY not in result
+    assert added(list(result.values())) == pytest.approx(result["before"].end - result["after"].end)
     h200.compose.steps = []
-    h200.compose.trials = [each for each in h200.compose.trials if each.label not in ("cuda_graphs", "kernels")]
-    assert [each.name for each in waterfall.steps(h200)][1:3] == [waterfall.LAUNCH, "residual"]
+    h200.compose.trials = [trial for trial in h200.compose.trials if trial.label not in ("cuda_graphs", "kernels")]
+    assert [step.name for step in waterfall.steps(h200)][1:3] == [waterfall.LAUNCH, "residual"]
 
 
 def test_two_gpus_are_a_step_of_their_own_and_no_dollar_charges_both_before_it():
     known = two_gpus()
-    assert [each.name for each in waterfall.steps(known)] == ["before", waterfall.LAUNCH, "2 GPUs", "residual", "after"]
+    assert [step.name for step in waterfall.steps(known)] == ["before", waterfall.LAUNCH, "2 GPUs", "residual", "after"]
     assert waterfall.usd_per_thousand(known) is None
     one = known.price.economics.after.model_copy(update={"gpus": 1})
     whole = known.verify.outcomes[0].objective.model_copy(update={"metric": "e2e"})

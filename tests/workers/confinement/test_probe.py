@@ -78,7 +78,7 @@ def host() -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dict[str, Any]:
+def _as_stage(host: dict[str, Any], user: int, profile: str, **kwargs: Any) -> dict[str, Any]:
     """How the attacks of a stage ended that a worker of this user started under this profile."""
     root = host["root"]
     if os.geteuid() == 0:
@@ -87,7 +87,7 @@ def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dic
             os.chown(path, user, user)
     wanted = {
         "user": user, "profile": profile, "scratch": str(root / "scratch"), "memory": MEMORY, "forked": False,
-        **more, "targets": host["targets"] | more.get("targets", {}),
+        **kwargs, "targets": host["targets"] | kwargs.get("targets", {}),
     }  # fmt: skip
     done = subprocess.run(
         [str(PYTHON), "-S", str(root / "code/worker.py"), json.dumps(wanted)],

@@ -19,14 +19,14 @@ def load(requests: Interval, users: int = 10, usd: float | None = 2.0) -> Served
 
 
 def test_three_prices_of_a_token_are_three_readings_of_one_bill_and_a_faster_end_is_the_cheaper_one():
-    found = unit_costs.token_costs(interval(1280), interval(640), 3.6)
-    assert found["output-tokens"].value == pytest.approx(1.5625)  # 3.60 USD buy 36,000 requests of 64 tokens
-    assert found["input-tokens"].value == pytest.approx(0.78125)
-    assert found["all-tokens"].value == pytest.approx(0.520833, abs=1e-6)
-    shares = 1 / found["input-tokens"].value + 1 / found["output-tokens"].value
-    assert 1 / found["all-tokens"].value == pytest.approx(shares)
-    found = unit_costs.cost_per(interval(10, 8, 12.5), 3.6, units=1000)
-    assert (found.value, found.low, found.high) == pytest.approx((0.1, 0.08, 0.125))
+    result = unit_costs.token_costs(interval(1280), interval(640), 3.6)
+    assert result["output-tokens"].value == pytest.approx(1.5625)  # 3.60 USD buy 36,000 requests of 64 tokens
+    assert result["input-tokens"].value == pytest.approx(0.78125)
+    assert result["all-tokens"].value == pytest.approx(0.520833, abs=1e-6)
+    shares = 1 / result["input-tokens"].value + 1 / result["output-tokens"].value
+    assert 1 / result["all-tokens"].value == pytest.approx(shares)
+    result = unit_costs.cost_per(interval(10, 8, 12.5), 3.6, units=1000)
+    assert (result.value, result.low, result.high) == pytest.approx((0.1, 0.08, 0.125))
 
 
 def test_a_rate_lies_within_what_its_batches_and_processes_spread():
@@ -44,18 +44,18 @@ def test_a_rate_lies_within_what_its_batches_and_processes_spread():
 
 def test_a_month_a_year_and_the_fee_by_hand_on_gpus_that_are_filled_to_what_is_not_spare():
     demands = ((100, 10, 0), (100, 10, 0.3), (1, 10, 0.3), (7, 10, 0.3))
-    assert [fleet.gpus_needed(*each) for each in demands] == [10, 15, 1, 1]
+    assert [fleet.gpus_needed(*item) for item in demands] == [10, 15, 1, 1]
     demand = Demand(requests_per_second=70, spare=0.3, hours_per_day=12, fee=100_000)
-    found = fleet.compare(demand, load(interval(10, 9, 11)), load(interval(50)))
-    assert (found.before.gpus.value, found.before.gpus.low, found.before.gpus.high) == (10, 10, 12)
-    assert found.after.gpus.value == 2
-    assert found.before.month.value == pytest.approx(10 * 2 * 12 * 365 / 12)
-    assert found.before.year.value == pytest.approx(10 * 2 * 12 * 365)
-    assert found.saved_month.value == pytest.approx(8 * 730)
-    assert found.saved_month.high == pytest.approx(10 * 730)
-    assert found.break_even_months == pytest.approx(100_000 / 5840)
-    assert "10 GPUs (10 to 12) before and 2 GPUs after, with 30 % " in found.sentence
-    assert "$100,000 is paid back after 17.1 months." in found.sentence
+    result = fleet.compare(demand, load(interval(10, 9, 11)), load(interval(50)))
+    assert (result.before.gpus.value, result.before.gpus.low, result.before.gpus.high) == (10, 10, 12)
+    assert result.after.gpus.value == 2
+    assert result.before.month.value == pytest.approx(10 * 2 * 12 * 365 / 12)
+    assert result.before.year.value == pytest.approx(10 * 2 * 12 * 365)
+    assert result.saved_month.value == pytest.approx(8 * 730)
+    assert result.saved_month.high == pytest.approx(10 * 730)
+    assert result.break_even_months == pytest.approx(100_000 / 5840)
+    assert "10 GPUs (10 to 12) before and 2 GPUs after, with 30 % " in result.sentence
+    assert "$100,000 is paid back after 17.1 months." in result.sentence
     nothing = fleet.compare(Demand(users=5, spare=0, fee=1000), load(interval(10)), load(interval(20)))
     assert nothing.break_even_months is None
     assert "never paid back" in nothing.sentence
@@ -63,12 +63,12 @@ def test_a_month_a_year_and_the_fee_by_hand_on_gpus_that_are_filled_to_what_is_n
 
 def test_users_and_a_rate_together_take_the_larger_fleet_and_users_who_pause_are_requests_per_second():
     demand = Demand(users=100, requests_per_second=10, spare=0)
-    found = fleet.fleet(demand, load(interval(10)))
-    assert found.gpus.value == 10
-    assert found.user_month.value == pytest.approx(10 * 2 * 24 * 365 / 12 / 100)
-    found = fleet.fleet(Demand(users=300, cycle_s=10, spare=0), load(interval(10), users=1))
-    assert found.gpus.value == 3
-    assert found.thousand_requests.value == pytest.approx(3 * 2.0 / 3600 / 30 * 1000)
+    result = fleet.fleet(demand, load(interval(10)))
+    assert result.gpus.value == 10
+    assert result.user_month.value == pytest.approx(10 * 2 * 24 * 365 / 12 / 100)
+    result = fleet.fleet(Demand(users=300, cycle_s=10, spare=0), load(interval(10), users=1))
+    assert result.gpus.value == 3
+    assert result.thousand_requests.value == pytest.approx(3 * 2.0 / 3600 / 30 * 1000)
 
 
 def test_a_demand_without_a_number_and_hardware_without_a_price_have_no_bill():

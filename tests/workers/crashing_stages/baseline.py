@@ -16,15 +16,15 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     if document.left_out and "once" in document.workload.name:
         raise StageError("It cannot be done again.")
     journal = Journal(document, context)
-    tried = [journal.once(each, str, lambda each=each: _try(journal, each)) for each in document.workload.name.split()]
+    tried = [journal.once(part, str, lambda part=part: _try(journal, part)) for part in document.workload.name.split()]
     sample = results().baseline
     assert sample is not None
     return sample.model_copy(update={"runner": "; ".join(tried)})
 
 
 def _try(journal: Journal, what: str) -> str:
-    if said := journal.why_left_out(what):
-        return said
+    if text := journal.why_left_out(what):
+        return text
     if what.startswith("waits") and not journal.most_seconds:
         return "no time"
     journal.note(what, f"the plan {what}", {"hangs": 1.0, "waits": journal.most_seconds}.get(what.rstrip("123"), 60.0))

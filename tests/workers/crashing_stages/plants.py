@@ -90,11 +90,11 @@ class HangingIn16Bits(EagerRunner):
     def __init__(self, model: Any, options: Any = None, ops: Any = None) -> None:
         super().__init__(model, options)
 
-    def generate(self, *given: Any, **more: Any) -> Any:
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
         hangs_at = {torch.float16: 0, torch.bfloat16: 4}.get(self.model.dtype)
         time.sleep(600 if self.answered == hangs_at else 0.1)
         self.answered += 1
-        return super().generate(*given, **more)
+        return super().generate(*args, **kwargs)
 
 
 class HangingModel(WholeModel):
@@ -117,7 +117,7 @@ def plant(*variants: type[Any]) -> None:
     """Registers the variants, and keeps Inductor out, which takes too long."""
     known = registry.variants()
     assert known
-    for each in variants:
-        registry._variants[each.name] = each()
+    for variant in variants:
+        registry._variants[variant.name] = variant()
     by_name.RUNNERS["megakernel"] = f"{__name__}.LosingRunner"
-    shutil.which = lambda *given, **more: None  # type: ignore[assignment]
+    shutil.which = lambda *args, **kwargs: None  # type: ignore[assignment]

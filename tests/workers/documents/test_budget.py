@@ -10,21 +10,21 @@ from workers.documents.workload import Workload
 NONE = Results()
 
 
-def of(minutes, **more):
+def of(minutes, **kwargs):
     promise = {"metric": "ttft", "limit": 100}
     stated = {"model": "tiny", "objectives": [promise], "constraints": {"minutes": minutes}}
-    return Workload.model_validate(stated | more)
+    return Workload.model_validate(stated | kwargs)
 
 
 def test_a_run_says_the_minutes_that_it_took_and_which_stages_took_longer():
     assert "took 2 min 40 s of the 3 min" in budget.sentence(of(3), {"admit": 10, "verify": 150}, NONE)
     taken = {"admit": 9.0, "baseline": 20.4, "profile": 60.0, "explore": 12.0, "compose": 19.0, "verify": 240.0}
-    said = budget.sentence(of(2), taken, NONE)
-    assert said.startswith("The stages took 6 min, where the workload allows 2 min. ")
-    assert "profile 1 min of 20 s" in said
-    assert "verify 4 min of 1 min 15 s" in said
-    assert "compose" not in said
-    assert "baseline" not in said
+    text = budget.sentence(of(2), taken, NONE)
+    assert text.startswith("The stages took 6 min, where the workload allows 2 min. ")
+    assert "profile 1 min of 20 s" in text
+    assert "verify 4 min of 1 min 15 s" in text
+    assert "compose" not in text
+    assert "baseline" not in text
 
 
 def test_a_stage_may_spend_all_but_what_later_stages_need_and_a_late_plan_is_verified_unless_minutes_are_strict():

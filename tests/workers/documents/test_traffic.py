@@ -14,7 +14,7 @@ H100 = {"latency_ms": 2, "gpu": "h100", "usd_per_hour": 3}
 def refusal(document, **fields):
     with pytest.raises(pydantic.ValidationError) as caught:
         document.model_validate(fields)
-    return " ".join(sentence(each) for each in sentences(caught.value))
+    return " ".join(sentence(item) for item in sentences(caught.value))
 
 
 def test_yesterdays_workload_is_still_one_and_says_what_it_said():
@@ -60,9 +60,9 @@ def test_nonsense_is_refused_by_a_sentence_that_names_the_field(traffic, reason)
     ],
 )
 def test_money_that_would_overflow_is_refused_before_a_run(field, stated, least):
-    said = refusal(Sla, objectives=OBJECTIVES, **stated)
-    assert f"{field}: should be " in said
-    assert least in said
+    text = refusal(Sla, objectives=OBJECTIVES, **stated)
+    assert f"{field}: should be " in text
+    assert least in text
 
 
 def test_a_promise_about_a_token_that_no_answer_has_is_refused():
@@ -75,14 +75,14 @@ def test_a_promise_about_a_token_that_no_answer_has_is_refused():
 
 def test_a_run_refuses_traffic_that_it_would_not_send_and_vllm_as_before_without_load():
     open_loop = {"arrivals": {"kind": "poisson", "rate": 3}}
-    said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=open_loop)
-    assert "traffic.arrivals: a run without load measures equal requests" in said
+    text = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=open_loop)
+    assert "traffic.arrivals: a run without load measures equal requests" in text
     loaded = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "load": {}}
     assert Workload.model_validate(loaded | {"traffic": open_loop}).traffic.rate == 3
     assert Sla.model_validate({"objectives": OBJECTIVES, "traffic": open_loop})
     recorded = {"output_lengths": {"kind": "recorded"}, "recording": "calls.csv"}
-    said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=recorded, load={})
-    assert "traffic.recording: a run names a recording by its SHA-256" in said
+    text = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=recorded, load={})
+    assert "traffic.recording: a run names a recording by its SHA-256" in text
     assert Workload.model_validate(loaded | {"traffic": recorded | {"recording": "a" * 64}}).traffic.speed is None
     thinking = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "traffic": {"arrivals": {"think_s": 2}}}
     thinking["traffic"]["arrivals"]["kind"] = "closed"

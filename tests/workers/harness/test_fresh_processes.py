@@ -57,9 +57,9 @@ def test_they_are_forked_and_wait_for_their_turn_and_one_that_hangs_is_killed(tm
     try:
         wait_for((tmp_path / "codes").exists, 300, "the fresh processes", processes={"parent": parent})
         assert (tmp_path / "codes").read_text() == "[0, 7, 0, 'too long', 0, 10, 10, False, 0, -9]"
-        said = [(tmp_path / name).read_text().split() for name in ("works", "fails", "again", "hangs", "after")]
-        assert {tuple(each[1:]) for each in said} == {("True", "__main__")}
-        assert len({each[0] for each in said}) == 5
+        text = [(tmp_path / name).read_text().split() for name in ("works", "fails", "again", "hangs", "after")]
+        assert {tuple(item[1:]) for item in text} == {("True", "__main__")}
+        assert len({item[0] for item in text}) == 5
         wait_for(lambda: (tmp_path / "hangs at the end").exists(), 120, "the last one")
         last = wait_for((tmp_path / "hangs at the end").read_text, 120, "the id of the last one").split()[0]
     finally:

@@ -32,10 +32,10 @@ def test_a_file_that_cannot_be_dequantised_ends_the_stage_with_its_sentence(tmp_
     source.mkdir()
     path = write_gguf(source / "model.gguf")
     path.write_bytes(path.read_bytes()[:-1])
-    said: list[Progress] = []
+    messages: list[Progress] = []
     with pytest.raises(StageError) as caught:
-        on_plain_model(read_from, tmp_path / "plain")(document, Context(source, tmp_path, said.append))
-    assert [each.message for each in said] == ["dequantising the weights, which are GGUF (Q8_0, F32), to bf16"]
+        on_plain_model(read_from, tmp_path / "plain")(document, Context(source, tmp_path, messages.append))
+    assert [item.message for item in messages] == ["dequantising the weights, which are GGUF (Q8_0, F32), to bf16"]
     failure = caught.value.failure
     assert failure.refused
     assert (failure.file, "truncated" in failure.sentence) == ("model.gguf", True)

@@ -57,13 +57,13 @@ def test_a_confined_stage_loads_the_bytecode_that_its_worker_names(
     subprocess.run(compile_it, env=outer, check=True, timeout=60)
     source.write_text("print('source..')")
     os.utime(source, ns=(made.st_atime_ns, made.st_mtime_ns))
-    said: list[str] = []
+    messages: list[str] = []
     inner = stage_environment(outer, scratch, tmp_path / "caches")
     ended = one_command.run(
         one_command.code_command(f"import {library.name}", inner, scratch),
         ResourceLimits(),
         Bounds(readable=stage_files.readable(outer, [], []), writable=(str(scratch),)),
-        said.append,
+        messages.append,
         times=(60, 15),
     )
-    assert (ended.code, said) == (0, ["bytecode\n"]), (scratch / "log").read_text()
+    assert (ended.code, messages) == (0, ["bytecode\n"]), (scratch / "log").read_text()

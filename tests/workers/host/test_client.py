@@ -71,7 +71,7 @@ def test_a_next_stage_whose_grant_was_lost_is_asked_for_by_its_claim_if_it_has_o
     losing.granted = stage_input("baseline").model_dump_json()
     claim_id = str(uuid4())
     assert _finish(claim_id) == ("baseline", "of the next stage")
-    assert [each.claim_id for each in losing.claims] == [claim_id]
+    assert [claim.claim_id for claim in losing.claims] == [claim_id]
     assert len(losing.results) == 2
     losing.results.clear()
     losing.claims.clear()

@@ -41,12 +41,12 @@ def test_the_megakernel_of_a_model_is_compiled_and_proven_and_found_by_its_name(
     with closing(started(model, tmp_path)) as process:
 
         def is_made() -> bool:
-            return {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()} or not process.alive
+            return {"decode", "proof"} <= {path.name.split("-")[0] for path in folder.iterdir()} or not process.alive
 
         wait_for(is_made, 300, "a megakernel")
     monkeypatch.setenv(nvrtc.PREBUILT, compile_ahead.prebuilt({nvrtc.PREBUILT: str(tmp_path)}, tmp_path / "cache"))
     log = (tmp_path / "cache" / "compile-ahead.log").read_text()
-    made = next((each for each in folder.iterdir() if each.name.startswith("decode-")), None)
+    made = next((path for path in folder.iterdir() if path.name.startswith("decode-")), None)
     assert made is not None, log
     assert nvrtc.prebuilt_file(made.name) == made
     assert nvrtc.prebuilt_file("decode-none.cubin") is None
@@ -58,7 +58,7 @@ def test_it_ends_with_all_that_it_started(model, tmp_path):
     wait_for(lambda: len(guard.children(recursive=True)) > 0, 120, "what the guard starts")
     below = guard.children(recursive=True)
     process.close()
-    wait_for(lambda: not any(each.is_running() and each.status() != "zombie" for each in below), 60, "their end")
+    wait_for(lambda: not any(item.is_running() and item.status() != "zombie" for item in below), 60, "their end")
 
 
 def test_nothing_is_compiled_for_a_later_stage_a_gpu_without_such_kernels_or_without_a_place(model, tmp_path, caplog):

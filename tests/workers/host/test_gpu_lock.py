@@ -42,8 +42,8 @@ def test_a_class_takes_as_many_gpus_as_it_names_and_several_see_them_alone_witho
         gpus_for("h200x4", ["a", "b", "c"])
     outer = {"CUDA_VISIBLE_DEVICES": "0,1,2", "PATH": "/bin"}
     assert environment_with_gpus(outer, "h200", ["a"]) == outer
-    found = environment_with_gpus(outer, "h200x2", ["a", "b"])
-    assert (found["CUDA_VISIBLE_DEVICES"], found["NCCL_NVLS_ENABLE"], found["PATH"]) == ("a,b", "0", "/bin")
+    result = environment_with_gpus(outer, "h200x2", ["a", "b"])
+    assert (result["CUDA_VISIBLE_DEVICES"], result["NCCL_NVLS_ENABLE"], result["PATH"]) == ("a,b", "0", "/bin")
 
 
 def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None:

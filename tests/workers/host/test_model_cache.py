@@ -39,7 +39,7 @@ def test_it_fetches_each_content_of_a_model_once(tmp_path: Path) -> None:
             assert (directory / "sub/weights").read_bytes() == b"w" * 100
     assert source.asked == 2
     other = {"config.json": b"{ }"}
-    assert len({_manifest(*each).digest for each in (("a1", files), ("b2", other))}) == 1
+    assert len({_manifest(*value).digest for value in (("a1", files), ("b2", other))}) == 1
     with cache.model(_manifest("b2", other), Files(other)) as directory:
         assert (directory / "config.json").read_bytes() == b"{ }", "one digest with two contents is two models"
 
@@ -69,15 +69,15 @@ def test_a_name_too_long_for_the_disk_is_refused_in_a_sentence(tmp_path: Path, p
 @pytest.mark.parametrize(
     ("digest", "path"),
     [
-        *(("a1", each) for each in ("../out", "/etc/passwd", "a/../../out")),
-        *((each, "x") for each in ("", "../a", "a/b", ".")),
+        *(("a1", value) for value in ("../out", "/etc/passwd", "a/../../out")),
+        *((value, "x") for value in ("", "../a", "a/b", ".")),
     ],
 )
 def test_no_path_or_digest_climbs_out(tmp_path: Path, digest: str, path: str) -> None:
     cache = ModelCache(tmp_path / "cache", 1000)
     with pytest.raises(BadModel), cache.model(_manifest(digest, {path: b"x"}), Files({path: b"x"})):
         pass
-    assert {each.name for each in tmp_path.iterdir()} <= {"cache"}
+    assert {item.name for item in tmp_path.iterdir()} <= {"cache"}
 
 
 def test_the_least_recently_used_model_goes_first_but_not_one_in_use(tmp_path: Path) -> None:

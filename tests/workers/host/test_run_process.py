@@ -42,20 +42,20 @@ class Runs:
         """How the stage ended, which process it ran in, where it was imported, and what it found there."""
         document = stage_input(stage)
         document.workload.name = name
-        said, stopped = list[str](), threading.Event()
-        found = SimpleNamespace()
+        message, stopped = list[str](), threading.Event()
+        result = SimpleNamespace()
 
         def line(text: str) -> None:
-            said.append(json.loads(text)["message"])
+            message.append(json.loads(text)["message"])
             if stop:
                 stopped.set()
 
         reporter: Any = SimpleNamespace(line=line, stop=stopped)
-        found.end = process.run(document, reporter)
-        spoken = [each for each in said if " knows " in each]
-        place, _, found.known = spoken[-1].partition(" knows ") if spoken else ("", "", "")
-        found.pid, _, found.imported = place.partition(" imported ")
-        return found
+        result.end = process.run(document, reporter)
+        spoken = [item for item in message if " knows " in item]
+        place, _, result.known = spoken[-1].partition(" knows ") if spoken else ("", "", "")
+        result.pid, _, result.imported = place.partition(" imported ")
+        return result
 
 
 @pytest.fixture

@@ -52,16 +52,18 @@ def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch, template: Template
     (model / "config.json").write_text(json.dumps(TINY))
 
     def run(document: StageInput, code: int = 0) -> Any:
-        said: list[str] = []
-        reporter = SimpleNamespace(line=lambda line: said.append(json.loads(line)["message"]), stop=threading.Event())
+        messages: list[str] = []
+        reporter = SimpleNamespace(
+            line=lambda line: messages.append(json.loads(line)["message"]), stop=threading.Event()
+        )
         with scratch(WorkerConfig.from_environment().scratch) as directory:
             process = RunProcess(WorkerConfig.from_environment(), Folders(directory, model, None), os.environ, template)
             with closing(process):
                 end = process.run(document, reporter)
             output = directory / document.stage / "out.json"
-            found = json.loads(output.read_text()) if output.exists() else {}
-        assert end.status.code == code, said
-        return SimpleNamespace(said=said, document=found, failure=end.failure)
+            result = json.loads(output.read_text()) if output.exists() else {}
+        assert end.status.code == code, messages
+        return SimpleNamespace(said=messages, document=result, failure=end.failure)
 
     return run
 
@@ -75,20 +77,20 @@ LEFT_OUT = "Left out, since it ended the stage's process"
 
 
 def test_what_hangs_or_aborts_is_left_out_and_what_was_finished_is_not_done_again(run_stage):
-    found = run_stage(named("first hangs second aborts third"))
-    first, hangs, second, aborts, third = found.document["runner"].split("; ")
+    result = run_stage(named("first hangs second aborts third"))
+    first, hangs, second, aborts, third = result.document["runner"].split("; ")
     assert hangs == f"{LEFT_OUT}: it did not end within 1 s."
     assert aborts == f"{LEFT_OUT}: its process was killed by SIGABRT."
-    processes = [each.rpartition(" ")[2] for each in (first, second, third)]
+    processes = [value.rpartition(" ")[2] for value in (first, second, third)]
     assert len(set(processes)) == 3
-    assert f"the plan hangs: {hangs}" in found.said
-    assert f"the plan aborts: {aborts}" in found.said
+    assert f"the plan hangs: {hangs}" in result.said
+    assert f"the plan aborts: {aborts}" in result.said
 
 
 def test_what_hangs_may_exceed_the_stages_time_once(run_stage):
     """Each of them alone may take the stage's second and 2 more; together they may take no more than that."""
-    found = run_stage(named("waits1 waits2 waits3 first").model_copy(update={"seconds_left": 1}))
-    waits, *others, first = found.document["runner"].split("; ")
+    result = run_stage(named("waits1 waits2 waits3 first").model_copy(update={"seconds_left": 1}))
+    waits, *others, first = result.document["runner"].split("; ")
     assert 2 <= left_out_after(waits) <= 3
     assert others == ["no time", "no time"]
     assert first.startswith("first by")
@@ -98,7 +100,7 @@ def test_a_failure_in_words_ends_the_stage_at_once_and_is_blamed_on_nothing_that
     assert run_stage(named("first refuses aborts"), 1).document["sentence"] == "It cannot be done."
     aborted = run_stage(named("aborts once"), 1)
     assert aborted.document["sentence"] == "It cannot be done again."
-    assert len([each for each in aborted.said if each.startswith("the plan aborts")]) == 1
+    assert len([item for item in aborted.said if item.startswith("the plan aborts")]) == 1
 
 
 def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run_stage, monkeypatch):
@@ -106,15 +108,15 @@ def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run
     aborted = run_stage(named("aborts1 aborts2 first"), -signal.SIGABRT)
     assert "ended 2 times" in aborted.failure.sentence
     assert all(
-        f"the plan aborts{each} (its process was killed by SIGABRT)" in aborted.failure.sentence for each in (1, 2)
+        f"the plan aborts{value} (its process was killed by SIGABRT)" in aborted.failure.sentence for value in (1, 2)
     )
 
 
 def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
     document = stage_input("explore", results=Results(profile=profile(row(ATTENTION, 2), row(DECODE, 56))))
-    found = run_stage(document.model_copy(update={"seconds_left": 600}))
+    result = run_stage(document.model_copy(update={"seconds_left": 600}))
     candidates = {
-        (each["op"], each["variant"], json.dumps(each["params"])): each for each in found.document["candidates"]
+        (item["op"], item["variant"], json.dumps(item["params"])): item for item in result.document["candidates"]
     }
     aborts = candidates["linear", "planted_aborts", '{"split": 2}']
     lost = candidates["linear", "planted_loses_the_gpu", "{}"]
@@ -125,21 +127,21 @@ def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
     hangs = candidates["linear", "planted_hangs", "{}"]
     assert (hangs["gate"], hangs["reason"]) == ("error", f"{LEFT_OUT}: it did not end within 10 s.")
     label = "planted_aborts {'split': 2} for linear m=1 n=128 k=64"
-    assert any(each.startswith(label) and each.endswith(aborts["reason"]) for each in found.said)
+    assert any(item.startswith(label) and item.endswith(aborts["reason"]) for item in result.said)
     others = [each for key, each in candidates.items() if each["gate"] == "pass"]
-    assert all(each["ms"] for each in others)
-    assert {each["variant"] for each in others} >= {"torch_linear", "planted_aborts", "sdpa_math"}
-    assert sum(each["chosen"] for each in others) == 2
+    assert all(other["ms"] for other in others)
+    assert {other["variant"] for other in others} >= {"torch_linear", "planted_aborts", "sdpa_math"}
+    assert sum(other["chosen"] for other in others) == 2
 
 
 def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage):
     good = kernels_candidates()
-    step = next(each for each in good if each.case.items() >= {"epilogue": "residual", "m": 1, "k": 64}.items())
+    step = next(item for item in good if item.case.items() >= {"epilogue": "residual", "m": 1, "k": 64}.items())
     part = step.model_copy(update={"id": "part", "variant": "planted_aborts_in_a_model", "params": {"split": 2}})
     explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=[*good, part])
     document = stage_input("compose", results=Results(explore=explored))
-    found = run_stage(document.model_copy(update={"seconds_left": 600}))
-    trials = {each["label"]: each for each in found.document["trials"]}
+    result = run_stage(document.model_copy(update={"seconds_left": 600}))
+    trials = {item["label"]: item for item in result.document["trials"]}
     lost = trials["megakernel"]
     assert (lost["gate"], lost["primary"]) == ("error", None)
     assert lost["reason"].startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: unspecified launch failure")
@@ -148,11 +150,11 @@ def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage)
     assert (whole["gate"], trials["eager"]["gate"]) == ("pass", "pass"), whole
     part = trials["a decode step with planted_aborts_in_a_model {'split': 2} for 64×64 residual"]
     assert (part["gate"], part["reason"]) == ("error", f"{LEFT_OUT}: its process was killed by SIGABRT.")
-    assert any(part["label"] in each for each in whole["notes"])
+    assert any(part["label"] in item for item in whole["notes"])
     assert "a decode step: " in " ".join(whole["notes"])
     assert not any(op["variant"] == "planted_aborts_in_a_model" for op in whole["plan"]["ops"])
-    assert sum(each["chosen"] for each in trials.values()) == 1
-    assert sum(each.endswith("trying the plan eager") for each in found.said) == 1
+    assert sum(trial["chosen"] for trial in trials.values()) == 1
+    assert sum(item.endswith("trying the plan eager") for item in result.said) == 1
 
 
 def test_verify_goes_on_with_the_next_plan(run_stage):
@@ -160,7 +162,7 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     document = document_of(1, ("compiled", "fp32", 200), lost, next_one)
     process = run_stage(document.model_copy(update={"seconds_left": 120}))
     result = VerifyResult.model_validate(process.document)
-    assert [each.confirmed for each in result.checks] == [False, True], result.checks
+    assert [check.confirmed for check in result.checks] == [False, True], result.checks
     assert result.checks[0].reason.startswith(f"{LEFT_OUT}: the GPU no longer answered: CUDA error: ")
     assert result.refusal == result.checks[0].reason
     assert result.recommended, result.sentence
@@ -170,13 +172,13 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
 def test_verify_leaves_out_plans_that_hang_and_keeps_what_it_measured(run_stage):
     """The composed plan is slower than today's; of those that may take its place one hangs at once, one later."""
     trials = ("eager", "fp32", 200), *(("megakernel", dtype, 10) for dtype in ("fp32", "bf16", "fp16"))
-    found = run_stage(document_of(1, *trials, name="hangs in time").model_copy(update={"seconds_left": 600}))
-    result = VerifyResult.model_validate(found.document)
-    checks = {each.label: each.reason for each in result.checks}
+    outcome = run_stage(document_of(1, *trials, name="hangs in time").model_copy(update={"seconds_left": 600}))
+    result = VerifyResult.model_validate(outcome.document)
+    checks = {check.label: check.reason for check in result.checks}
     assert left_out_after(checks["megakernel in bf16"]) < 60
     assert left_out_after(checks["megakernel in fp16"]) < 60
     assert "median TTF8" in checks["megakernel in fp32"]
-    assert found.said.count("preparing the plan megakernel in fp32") == 1
+    assert outcome.said.count("preparing the plan megakernel in fp32") == 1
     assert (result.recommended, result.plan["runner"]) == (False, "eager")
     assert result.outcomes[0].requests >= 9
 
@@ -190,9 +192,9 @@ def left_out_after(reason: str) -> float:
 
 def test_verify_tries_no_other_plan_where_one_hung_past_its_time(run_stage):
     trials = ("eager", "fp32", 200), ("megakernel", "fp32", 10), ("megakernel", "bf16", 20)
-    found = run_stage(document_of(1, *trials, name="hangs").model_copy(update={"seconds_left": 1}))
-    result = VerifyResult.model_validate(found.document)
-    checks = {each.label: each.reason for each in result.checks}
+    outcome = run_stage(document_of(1, *trials, name="hangs").model_copy(update={"seconds_left": 1}))
+    result = VerifyResult.model_validate(outcome.document)
+    checks = {check.label: check.reason for check in result.checks}
     assert re.search("it did not end within [23] s", checks["megakernel in fp32"])
     assert "Time was short to verify megakernel in bf16." in result.sentence
     assert (result.recommended, result.plan["runner"]) == (False, "eager")
@@ -203,17 +205,17 @@ def test_a_confined_stage_measures_vllm_as_a_peer_and_never_chooses_it(outside: 
     without_compiler = {"exclude": ["compiled", "compiled_tuned", "compiled_max_autotune"]}
     document = stage_input("compose", constraints=without_compiler)
     result = ComposeResult.model_validate_json(confined(outside, document, template))
-    (found,) = result.peers
-    assert (found.gate, found.version, found.peer) == ("pass", "0.0", True), found.sentence
-    assert found.primary.value > 0
-    assert found.served_ids.acceptable
-    assert found.settings["dtype"] == "float32"
-    assert found.settings["process_group"] == "fake, of one process"
-    assert "a peer, never chosen" in found.sentence
+    (outcome,) = result.peers
+    assert (outcome.gate, outcome.version, outcome.peer) == ("pass", "0.0", True), outcome.sentence
+    assert outcome.primary.value > 0
+    assert outcome.served_ids.acceptable
+    assert outcome.settings["dtype"] == "float32"
+    assert outcome.settings["process_group"] == "fake, of one process"
+    assert "a peer, never chosen" in outcome.sentence
     assert result.plan["runner"] == "eager"
     headers, rows = plans.table(Results(compose=result))
     row = dict(zip(headers, next(row for row in rows if row[0] == "vllm 0.0"), strict=True))
-    assert (row["chosen"], row["median"]) == ("peer", found.primary.value)
+    assert (row["chosen"], row["median"]) == ("peer", outcome.primary.value)
     assert plans.figure(Results(compose=result))["data"][0]["y"][0] == "vllm 0.0 (peer)"
 
 
@@ -221,10 +223,10 @@ def test_a_confined_load_stage_starts_vllms_server(outside: Path, template: Temp
     plain = verify_result().model_copy(update=PLAIN)
     document = stage_input("load", results=Results(verify=plain), load={"most_users": 2}, **VLLM)
     document = document.model_copy(update={"seconds_left": 5.0})
-    found = UnderLoadResult.model_validate_json(confined(outside, document, template))
-    assert found.before is not None, found.notes
-    if NO_NETWORK in found.notes:  # the machine that runs the tests allows none
-        assert found.before.server.kind == "batches"
+    result = UnderLoadResult.model_validate_json(confined(outside, document, template))
+    assert result.before is not None, result.notes
+    if NO_NETWORK in result.notes:  # the machine that runs the tests allows none
+        assert result.before.server.kind == "batches"
     else:
-        assert found.before.server.label == "vLLM 0.0"
-        assert any(each.tokens_per_second for each in found.before.limit.loads)
+        assert result.before.server.label == "vLLM 0.0"
+        assert any(load.tokens_per_second for load in result.before.limit.loads)

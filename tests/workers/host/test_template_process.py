@@ -49,21 +49,21 @@ def test_a_fork_has_imported_what_the_template_has_and_nothing_of_another(tmp_pa
         "  'files': len(os.listdir('/proc/self/fd')), 'path': sys.path[:2], 'name': __name__, 'argv': sys.argv[1:],\n"
         "  'shell': os.popen('echo $RUN').read()}))"
     )
-    found = []
+    result = []
     for run in ("one", "two"):
         folder = tmp_path / run
         (folder / "tmp").mkdir(parents=True)
         env = {run: "its own", "RUN": run, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(folder / "code")}
         (line,) = _lines(folder, code, template, **env)
-        found.append(json.loads(line))
-        environment = found[-1].pop("environment")
+        result.append(json.loads(line))
+        environment = result[-1].pop("environment")
         environment.pop("LC_CTYPE", None)
         assert environment == {"PATH": os.environ["PATH"], **env}
-        assert found[-1].pop("path") == [str(folder), str(folder / "code")]
-        assert found[-1].pop("temporary") == str(folder / "tmp")
-        assert found[-1].pop("shell") == f"{run}\n"
-    assert found[0].pop("key") != found[1].pop("key")
-    assert found[0] == found[1] == {"imported": True, "files": 4, "name": "__main__", "argv": []}
+        assert result[-1].pop("path") == [str(folder), str(folder / "code")]
+        assert result[-1].pop("temporary") == str(folder / "tmp")
+        assert result[-1].pop("shell") == f"{run}\n"
+    assert result[0].pop("key") != result[1].pop("key")
+    assert result[0] == result[1] == {"imported": True, "files": 4, "name": "__main__", "argv": []}
 
 
 def test_a_template_that_was_killed_is_replaced_and_meanwhile_a_process_is_started(
@@ -140,5 +140,5 @@ def test_a_template_is_not_forked_with_what_no_fork_would_survive(
     """A thread that prepares for forks, as jemalloc's does, is no obstacle."""
     with closing(ready_template("email.mime.text", f"tests.workers.template_states.{state}")) as template:
         assert _lines(tmp_path, IMPORTED, template) == [str(state not in STATES)]
-    reasons = [each.partition(": ")[2][: len(STATES.get(state, ""))] for each in caplog.messages]
-    assert reasons == [STATES[each] for each in STATES if each == state]
+    reasons = [message.partition(": ")[2][: len(STATES.get(state, ""))] for message in caplog.messages]
+    assert reasons == [STATES[item] for item in STATES if item == state]

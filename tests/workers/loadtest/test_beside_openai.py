@@ -16,7 +16,7 @@ def test_its_times_are_no_further_off_than_those_of_openais_client(monkeypatch: 
     """Within 1 ms or 1 % of the stub's own times, or no further off than `openai` in the same round."""
     monkeypatch.setenv("PYTHONPATH", str(PACKAGES))
     for number in range(ROUNDS):
-        found = {}
+        result = {}
         with running_stub() as stub:
             for tool in ("ours", "openai"):
                 prompts = [f"{tool} {number} {index} word" for index in range(REQUESTS)]
@@ -24,11 +24,11 @@ def test_its_times_are_no_further_off_than_those_of_openais_client(monkeypatch: 
                 sent = (
                     ours(stub.url, *sizes) if tool == "ours" else the_openai_package(sys.executable, stub.url, *sizes)
                 )
-                found[tool] = compared(sent, list(stub.log().values()))
-        assert all(each["ttft_ms"] > 0 for each in found.values())
-        if all(off(found["ours"], name) <= max(limit, off(found["openai"], name)) for name, limit in LIMITS.items()):
+                result[tool] = compared(sent, list(stub.log().values()))
+        assert all(value["ttft_ms"] > 0 for value in result.values())
+        if all(off(result["ours"], name) <= max(limit, off(result["openai"], name)) for name, limit in LIMITS.items()):
             return
-    pytest.fail(f"further off in each of {ROUNDS} rounds, in the last one {found}")
+    pytest.fail(f"further off in each of {ROUNDS} rounds, in the last one {result}")
 
 
 def off(found: dict, name: str) -> float:

@@ -23,8 +23,8 @@ def test_it_finds_the_last_load_that_holds_within_its_loads(most):
     search = LimitSearch(most)
     for holds in {0, 1, 2, 3, most // 2, most - 1, most}:
         asked = []
-        found = search.run(lambda users, holds=holds, asked=asked: asked.append(users) or VERDICTS[users <= holds])
-        assert found == min(holds, most)
+        result = search.run(lambda users, holds=holds, asked=asked: asked.append(users) or VERDICTS[users <= holds])
+        assert result == min(holds, most)
         assert len(asked) == len(set(asked)) <= search.loads
         assert all(1 <= users <= most for users in asked)
 
@@ -55,8 +55,8 @@ def test_behind_the_search_the_load_rises_while_throughput_does(most):
     search = LimitSearch(most, least=3)
     for holds in (0, 3, most // 2, most):
         asked = []
-        found = search.run(lambda users, h=holds, a=asked: a.append(users) or VERDICTS[users <= h], lambda: True)
-        assert found == min(holds, most)
+        result = search.run(lambda users, h=holds, a=asked: a.append(users) or VERDICTS[users <= h], lambda: True)
+        assert result == min(holds, most)
         assert most in asked
         assert len(asked) == len(set(asked)) <= search.loads
 
@@ -76,11 +76,11 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
         grid = LoadGrid(Traffic(), most)
         return done, search_highest_load(grid, grid.search(3), measured, unfinished=unfinished, saturate=True)
 
-    done, found = loads_up_to(64, seconds=99, best=8)
+    done, result = loads_up_to(64, seconds=99, best=8)
     assert done == [1, 2, 4, 8, 16]
-    assert (found.users, found.saturation.users, found.unfinished) == (0, 8, "")
-    done, found = loads_up_to(64, seconds=4, best=64)
-    assert (done, found.saturation, found.unfinished) == ([1, 2, 4, 8], None, "")
+    assert (result.users, result.saturation.users, result.unfinished) == (0, 8, "")
+    done, result = loads_up_to(64, seconds=4, best=64)
+    assert (done, result.saturation, result.unfinished) == ([1, 2, 4, 8], None, "")
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     def measured(index):
         kept = {"throughput": VERDICTS[index >= least], "e2e": VERDICTS[index <= 11]}
         each = sample_loads.load(index, 10, 1, "met")
-        said = [(one, kept[one.metric]) for one in (rate, latency)[:promises]]
-        outcomes = [each.outcomes[0].model_copy(update={"objective": one, "verdict": word}) for one, word in said]
-        return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in said])})
+        text = [(one, kept[one.metric]) for one in (rate, latency)[:promises]]
+        outcomes = [each.outcomes[0].model_copy(update={"objective": one, "verdict": word}) for one, word in text]
+        return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in text])})
 
     grid = LoadGrid(Traffic(), 64)
-    found = search_highest_load(grid, grid.search(3), measured)
-    assert found.users == users
-    assert found.missed == (users == 0)
-    said = curve_of(sample_loads.under_load().before.server, found).sentence
-    assert said.startswith("No load is shown to hold every objective. ") == (users == 0)
+    result = search_highest_load(grid, grid.search(3), measured)
+    assert result.users == users
+    assert result.missed == (users == 0)
+    message = curve_of(sample_loads.under_load().before.server, result).sentence
+    assert message.startswith("No load is shown to hold every objective. ") == (users == 0)
 
 
 @pytest.mark.parametrize("most", [1, 2, 64, 100])
@@ -115,10 +115,10 @@ def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
             asked.append(users)
             return VERDICTS[users <= holds] if users > holds or asked.count(users) == 2 else "not_enough_samples"
 
-        found = search.run(verdict_at)
+        result = search.run(verdict_at)
         assert max(map(asked.count, asked)) <= 2
-        assert found <= holds
-        assert found >= min(holds, most) // 2
+        assert result <= holds
+        assert result >= min(holds, most) // 2
 
 
 def test_without_time_the_search_ends_with_what_was_met():
@@ -140,15 +140,15 @@ def test_without_time_the_search_ends_with_what_was_met():
     ],
 )
 def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
-    found = saturation(rates)
-    assert (found.users if found else None) == users
+    result = saturation(rates)
+    assert (result.users if result else None) == users
 
 
 @pytest.mark.parametrize(
     ("name", "arrivals", "holds", "highest"),
     [
-        *(("rate", {"kind": "poisson", "rate": 32.0}, *each) for each in ((40.0, 32.0), (11.3, 11.0), (0.1, 0.0))),
-        *(("speed", {"kind": "recorded", "speed": 8}, *each) for each in ((9.0, 8.0), (2.3, 2.25), (0.1, 0.0))),
+        *(("rate", {"kind": "poisson", "rate": 32.0}, *value) for value in ((40.0, 32.0), (11.3, 11.0), (0.1, 0.0))),
+        *(("speed", {"kind": "recorded", "speed": 8}, *value) for value in ((9.0, 8.0), (2.3, 2.25), (0.1, 0.0))),
     ],
 )
 def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(name, arrivals, holds, highest):
@@ -171,12 +171,12 @@ def test_the_highest_rate_of_an_open_loop_and_speed_of_a_recording_are_searched(
     search = grid.search(least=3)
     result = search_highest_load(grid, search, measured)
     most = {"rate": result.most_rate, "speed": result.most_speed}
-    assert {each: getattr(result, each) for each in most} == {"rate": None, "speed": None} | {name: highest}
+    assert {item: getattr(result, item) for item in most} == {"rate": None, "speed": None} | {name: highest}
     assert (most[name], result.level, result.users) == (arrivals[name], highest, round(highest / 2))
-    assert result.held == next((each for each in result.loads if getattr(each, name) == highest), None)
+    assert result.held == next((load for load in result.loads if getattr(load, name) == highest), None)
     assert len(result.loads) <= search.loads
     assert search.loads == 13 or name == "speed"
-    levels = [getattr(each, name) for each in result.loads]
+    levels = [getattr(load, name) for load in result.loads]
     assert levels == sorted(levels)
     words = {"rate": "requests per second", "speed": "times the recorded speed"}[name]
     assert load_words(result) == f"at {plain(highest)} {words}"

@@ -27,8 +27,8 @@ COUNTS = TokenScale(1, 1)
 
 @pytest.fixture(scope="module")
 def stub():
-    with running_stub() as found:
-        yield found
+    with running_stub() as result:
+        yield result
 
 
 def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=(TTFT,), **traffic) -> LoadTest:
@@ -47,31 +47,34 @@ def sent(test: LoadTest) -> LoadTrace:
 def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
     test = a_test(stub, api=api, seconds=2, arrivals=arrivals)
     stub.log()
-    found = sent(test)
+    result = sent(test)
     written, prompts = stub.log(), PromptTexts(test.traffic, COUNTS)
     late = []  # ns from when the server wrote each token until it was read: a row for each request
-    for each in found.exchanges:
-        truth = written[prompts.text(each.planned)]["token_ns"]
-        assert len(each.token_ns) == len(truth) == 8
-        assert each.begun_ns >= each.intended_ns
-        late.append([read - wrote for read, wrote in zip(each.token_ns, truth, strict=True)])
-    assert len(found.counted) > 10
+    for exchange in result.exchanges:
+        truth = written[prompts.text(exchange.planned)]["token_ns"]
+        assert len(exchange.token_ns) == len(truth) == 8
+        assert exchange.begun_ns >= exchange.intended_ns
+        late.append([read - wrote for read, wrote in zip(exchange.token_ns, truth, strict=True)])
+    assert len(result.counted) > 10
     quickest, longest = [min(token) for token in zip(*late, strict=True)], max(map(max, late))
     assert min(quickest) >= 0
     assert max(quickest) < 2e6, "a busy machine reads some tokens late, and never each of a place"
-    load = LoadSummary(found)
+    load = LoadSummary(result)
     tokens = [at for row in written.values() for at in row["token_ns"]]
-    least = sum(found.counted_from_ns <= at < found.stopped_ns - longest for at in tokens)
-    most = sum(found.counted_from_ns - longest <= at < found.stopped_ns for at in tokens)
+    least = sum(result.counted_from_ns <= at < result.stopped_ns - longest for at in tokens)
+    most = sum(result.counted_from_ns - longest <= at < result.stopped_ns for at in tokens)
     assert least <= round(load.tokens_per_second * load.seconds) <= most
-    ttft = statistics.median_high((each.token_ns[0] - each.intended_ns) / 1e6 for each in found.counted)
+    ttft = statistics.median_high((item.token_ns[0] - item.intended_ns) / 1e6 for item in result.counted)
     assert load.metric("ttft").percentiles["p50"].value == pytest.approx(ttft)
 
 
 def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
-    found = sent(a_test(stub, concurrency=5))
-    assert LoadSummary(found).in_flight == pytest.approx(5, rel=0.1)
-    edges = sorted([(each.begun_ns, 1) for each in found.exchanges] + [(each.end_ns, -1) for each in found.exchanges])
+    result = sent(a_test(stub, concurrency=5))
+    assert LoadSummary(result).in_flight == pytest.approx(5, rel=0.1)
+    edges = sorted(
+        [(exchange.begun_ns, 1) for exchange in result.exchanges]
+        + [(exchange.end_ns, -1) for exchange in result.exchanges]
+    )
     at_once = 0
     for _, change in edges:
         at_once += change
@@ -80,13 +83,15 @@ def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
 
 def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
     test = a_test(stub, arrivals={"kind": "gamma", "rate": 60, "cv": 2}, output_tokens=100)
-    found = sent(test)
-    assert LoadSummary(found).in_flight > 10
+    result = sent(test)
+    assert LoadSummary(result).in_flight > 10
     again = sent(test)
-    shared = min(len(found.exchanges), len(again.exchanges))
-    starts = [[each.intended_ns - one.exchanges[0].intended_ns for each in one.exchanges] for one in (found, again)]
+    shared = min(len(result.exchanges), len(again.exchanges))
+    starts = [
+        [exchange.intended_ns - one.exchanges[0].intended_ns for exchange in one.exchanges] for one in (result, again)
+    ]
     assert starts[0][:shared] == pytest.approx(starts[1][:shared], abs=2)
-    assert all(each.begun_ns >= each.intended_ns for each in found.exchanges)
+    assert all(exchange.begun_ns >= exchange.intended_ns for exchange in result.exchanges)
 
 
 @pytest.mark.parametrize(
@@ -121,16 +126,16 @@ def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, m
 
 def test_a_generator_that_was_late_voids_its_own_measurement(stub):
     test = a_test(stub)
-    found = sent(test)
-    found.loop_ns = [0]
-    for each in found.exchanges:
-        each.begun_ns = each.intended_ns + (6_000_000 if each in found.exchanges[-5:] else 0)
-    result = judge_load(test, found, "now")
+    outcome = sent(test)
+    outcome.loop_ns = [0]
+    for exchange in outcome.exchanges:
+        exchange.begun_ns = exchange.intended_ns + (6_000_000 if exchange in outcome.exchanges[-5:] else 0)
+    result = judge_load(test, outcome, "now")
     assert (result.lag.void, result.verdict, result.lag.send_p99) == (True, None, 6.0)
     assert any("this measurement is void" in note for note in result.notes)
-    for each in found.exchanges:
-        each.begun_ns = each.intended_ns
-    assert judge_load(test, found, "now").verdict
+    for exchange in outcome.exchanges:
+        exchange.begun_ns = exchange.intended_ns
+    assert judge_load(test, outcome, "now").verdict
 
 
 def split(whole: LoadTrace, parts: int) -> LoadTrace:
@@ -141,10 +146,10 @@ def split(whole: LoadTrace, parts: int) -> LoadTrace:
 
 def test_what_several_processes_sent_is_judged_as_what_one_sent(stub):
     test = a_test(stub, seconds=1.5, output_tokens=12, cancellations={"share": 0.2, "after_tokens": 5})
-    found = replace(sent(test), loop_ns=[0])
-    for each in found.exchanges:
-        each.begun_ns = each.intended_ns
-    one, three = judge_load(test, found, "now"), judge_load(test, split(found, 3), "now")
+    result = replace(sent(test), loop_ns=[0])
+    for exchange in result.exchanges:
+        exchange.begun_ns = exchange.intended_ns
+    one, three = judge_load(test, result, "now"), judge_load(test, split(result, 3), "now")
     assert (one.lag.processes, three.lag.processes) == (1, 3)
     assert one.verdict
     assert three.model_copy(update={"lag": one.lag}) == one
@@ -152,14 +157,14 @@ def test_what_several_processes_sent_is_judged_as_what_one_sent(stub):
 
 def test_one_process_that_was_late_voids_the_load_of_all(stub):
     test = a_test(stub)
-    found = split(replace(sent(test), loop_ns=[0]), 2)
-    punctual, late = found.by_process
-    for each in found.exchanges:
-        each.begun_ns = each.intended_ns
-    assert judge_load(test, found, "now").verdict
+    outcome = split(replace(sent(test), loop_ns=[0]), 2)
+    punctual, late = outcome.by_process
+    for exchange in outcome.exchanges:
+        exchange.begun_ns = exchange.intended_ns
+    assert judge_load(test, outcome, "now").verdict
     punctual.loop_ns, late.loop_ns = [0] * 1000, [6_000_000]  # less than 1 % of all ticks
-    found.loop_ns = punctual.loop_ns + late.loop_ns
-    result = judge_load(test, found, "now")
+    outcome.loop_ns = punctual.loop_ns + late.loop_ns
+    result = judge_load(test, outcome, "now")
     assert (result.lag.void, result.verdict, result.lag.loop_p99) == (True, None, 6.0)
     assert result.notes[0].startswith("One of the generator's 2 processes was 6.0 ms late at p99")
 
@@ -216,42 +221,44 @@ def test_the_verdict_on_gaps_is_that_of_the_percentile_that_is_shown(stub):
 def test_a_field_that_the_server_refuses_is_left_out_and_named(stub):
     result = measure(a_test(stub, model="stub-strict"))[0]
     assert (result.failures, result.tokens.output) == ([], 8 * result.completed), "by max_completion_tokens"
-    said = " ".join(result.notes)
-    assert all(f"The server refuses {name}" in said for name in ("ignore_eos", "stream_options", "max_tokens"))
+    text = " ".join(result.notes)
+    assert all(f"The server refuses {name}" in text for name in ("ignore_eos", "stream_options", "max_tokens"))
 
 
 def test_a_load_is_sent_by_several_processes_and_says_so(stub):
     test = a_test(stub, concurrency=9, cancellations={"share": 0.5, "after_tokens": 5})
-    result, found = measure(replace(test, target=replace(test.target, most_processes=2)))
+    result, outcome = measure(replace(test, target=replace(test.target, most_processes=2)))
     assert (result.lag.processes, result.failures) == (2, [])
     assert 5 < result.in_flight < 9.1
     assert result.cancelled
-    assert result.requests == len(found.counted) == len({each.planned.index for each in found.counted})
-    assert [each.intended_ns for each in found.exchanges] == sorted(each.intended_ns for each in found.exchanges)
+    assert result.requests == len(outcome.counted) == len({item.planned.index for item in outcome.counted})
+    assert [exchange.intended_ns for exchange in outcome.exchanges] == sorted(
+        exchange.intended_ns for exchange in outcome.exchanges
+    )
 
 
 def test_cancelled_requests_end_early_and_count_for_what_they_had(stub):
     test = a_test(stub, output_tokens=30, cancellations={"share": 0.5, "after_tokens": 5})
-    result, found = measure(test)
-    gone = [each for each in found.counted if each.ended == "cancelled"]
+    result, outcome = measure(test)
+    gone = [item for item in outcome.counted if item.ended == "cancelled"]
     assert (result.failures, result.cancelled) == ([], len(gone))
     assert gone
-    assert {len(each.token_ns) for each in gone} == {5}
-    assert LoadSummary(found).metric("e2e").samples == result.completed == len(found.counted) - len(gone)
+    assert {len(item.token_ns) for item in gone} == {5}
+    assert LoadSummary(outcome).metric("e2e").samples == result.completed == len(outcome.counted) - len(gone)
 
 
 def test_tokens_are_counted_as_the_server_counts_them(stub):
-    pairs, found = measure(a_test(stub, model="stub-pairs"))
+    pairs, result = measure(a_test(stub, model="stub-pairs"))
     assert not any("in one piece" in note for note in pairs.notes)
     assert pairs.tokens.output == 8 * pairs.completed
     assert pairs.tokens.several == pairs.completed
     assert any("several tokens in one event" in note for note in pairs.notes)
-    parts = replace(found, exchanges=[replace(each, counted_output=2) for each in found.exchanges])
+    parts = replace(result, exchanges=[replace(exchange, counted_output=2) for exchange in result.exchanges])
     assert "more events with text than the server counted tokens" in " ".join(
         judge_load(a_test(stub), parts, "now").notes
     )
-    held = [replace(each, chunk_ns=[each.end_ns] * len(each.chunk_ns)) for each in found.exchanges]
-    notes = judge_load(a_test(stub), replace(found, exchanges=held), "now").notes
+    held = [replace(exchange, chunk_ns=[exchange.end_ns] * len(exchange.chunk_ns)) for exchange in result.exchanges]
+    notes = judge_load(a_test(stub), replace(result, exchanges=held), "now").notes
     assert any(note.startswith(f"{pairs.requests} answers came in one piece: ") for note in notes)
     uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
     assert uncounted.tokens.output == 8 * uncounted.completed
@@ -265,7 +272,7 @@ def test_tokens_are_counted_as_the_server_counts_them(stub):
 def test_embeddings_are_measured_without_tokens(stub):
     result = measure(a_test(stub, api="embeddings", objectives=[Objective(metric="e2e", limit=500)]))[0]
     assert result.completed == result.requests > 10
-    assert {each.metric for each in result.metrics} == {"e2e", "batch_latency"}
+    assert {metric.metric for metric in result.metrics} == {"e2e", "batch_latency"}
     with pytest.raises(ValueError, match="embeddings do not have"):
         measure(a_test(stub, api="embeddings"))
 

@@ -21,9 +21,11 @@ def taken(count, folder, **traffic):
 
 
 def test_todays_traffic_is_equal_requests_in_a_closed_loop(tmp_path):
-    found = taken(5, tmp_path, prompt_tokens=100, output_tokens=20)
-    assert {(each.at_s, each.think_s, each.prompt_tokens, each.output_tokens) for each in found} == {(None, 0, 100, 20)}
-    assert [each.index for each in found] == [0, 1, 2, 3, 4]
+    result = taken(5, tmp_path, prompt_tokens=100, output_tokens=20)
+    assert {(item.at_s, item.think_s, item.prompt_tokens, item.output_tokens) for item in result} == {
+        (None, 0, 100, 20)
+    }
+    assert [item.index for item in result] == [0, 1, 2, 3, 4]
 
 
 def test_a_seed_gives_the_same_requests_and_another_seed_others(tmp_path):
@@ -36,33 +38,33 @@ def test_a_seed_gives_the_same_requests_and_another_seed_others(tmp_path):
     assert taken(3000, tmp_path, **traffic) == taken(3000, tmp_path, **traffic)
     assert taken(50, tmp_path, **traffic) != taken(50, tmp_path, seed=1, **traffic)
     others = taken(50, tmp_path, **traffic | {"arrivals": {"kind": "poisson", "rate": 1}})
-    assert [each.prompt_tokens for each in others] == [each.prompt_tokens for each in taken(50, tmp_path, **traffic)]
+    assert [other.prompt_tokens for other in others] == [item.prompt_tokens for item in taken(50, tmp_path, **traffic)]
 
 
 def test_lengths_and_pauses_have_the_distribution_that_is_stated(tmp_path):
-    found = taken(
+    result = taken(
         20_000,
         tmp_path,
         prompt_lengths={"kind": "log-normal", "median": 300, "sigma": 0.8, "most": 4000},
         output_lengths={"kind": "uniform", "low": 10, "high": 90},
         cancellations={"share": 0.3, "after_tokens": 5},
     )
-    logs = np.log([each.prompt_tokens for each in found])
+    logs = np.log([item.prompt_tokens for item in result])
     assert np.median(logs) == pytest.approx(np.log(300), abs=0.03)
     assert logs.std() == pytest.approx(0.8, abs=0.03)
-    assert max(each.prompt_tokens for each in found) <= 4000
-    outputs = [each.output_tokens for each in found]
+    assert max(item.prompt_tokens for item in result) <= 4000
+    outputs = [item.output_tokens for item in result]
     assert (min(outputs), max(outputs), np.mean(outputs)) == (10, 90, pytest.approx(50, abs=1))
-    assert np.mean([each.cancel_after == 5 for each in found]) == pytest.approx(0.3, abs=0.015)
+    assert np.mean([item.cancel_after == 5 for item in result]) == pytest.approx(0.3, abs=0.015)
     thinking = taken(20_000, tmp_path, arrivals={"kind": "closed", "think_s": 2})
-    assert np.mean([each.think_s for each in thinking]) == pytest.approx(2, rel=0.03)
+    assert np.mean([item.think_s for item in thinking]) == pytest.approx(2, rel=0.03)
 
 
 @pytest.mark.parametrize(
     ("arrivals", "cv"), [({"kind": "poisson", "rate": 40}, 1), ({"kind": "gamma", "rate": 40, "cv": 3}, 3)]
 )
 def test_open_loops_have_the_rate_and_the_spread_that_are_stated(tmp_path, arrivals, cv):
-    gaps = np.diff([each.at_s for each in taken(40_000, tmp_path, arrivals=arrivals)])
+    gaps = np.diff([item.at_s for item in taken(40_000, tmp_path, arrivals=arrivals)])
     assert gaps.min() >= 0
     assert gaps.mean() == pytest.approx(1 / 40, rel=0.06)
     assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.06)
@@ -85,15 +87,15 @@ def test_a_recording_comes_back_at_its_speed_and_then_ends(tmp_path, form):
         keys = ("arrival_s", "prompt_tokens", "output_tokens", "conversation")
         text = "\n\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows)
     (tmp_path / "calls").write_text(text)
-    found = taken(10, tmp_path, recording="calls", **RECORDED)
-    assert [(each.at_s * 2, each.prompt_tokens, each.output_tokens, each.conversation) for each in found] == rows
+    result = taken(10, tmp_path, recording="calls", **RECORDED)
+    assert [(item.at_s * 2, item.prompt_tokens, item.output_tokens, item.conversation) for item in result] == rows
 
 
 def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1700000000.5,9,5\n1700000002,6,9\n")
-    assert [each.arrival_s for each in read(tmp_path / "calls.csv")] == [0, 1.5]
-    found = facts(tmp_path / "calls.csv")
-    assert (found.requests, found.seconds, found.longest_prompt, found.longest_output) == (2, 1.5, 9, 9)
+    assert [item.arrival_s for item in read(tmp_path / "calls.csv")] == [0, 1.5]
+    result = facts(tmp_path / "calls.csv")
+    assert (result.requests, result.seconds, result.longest_prompt, result.longest_output) == (2, 1.5, 9, 9)
 
 
 HEADING = "arrival_s,prompt_tokens,output_tokens\n"
@@ -123,20 +125,20 @@ HASHED = '{"timestamp": %s, "input_length": 6, "output_length": 5, "hash_ids": [
 def test_traces_are_read_as_they_are_published(tmp_path, text, arrivals, note):
     file = tmp_path / "trace"
     file.write_text(text)
-    found = list(read(file))
-    assert [each.arrival_s for each in found] == pytest.approx(arrivals, abs=1e-6)
-    assert {(each.prompt_tokens, each.output_tokens) for each in found} == {(6, 5)}
+    result = list(read(file))
+    assert [item.arrival_s for item in result] == pytest.approx(arrivals, abs=1e-6)
+    assert {(item.prompt_tokens, item.output_tokens) for item in result} == {(6, 5)}
     notes = facts(file).notes
-    assert [each.partition(".")[0] for each in notes] == ([f"Arrivals are the {note}"] if note else [])
+    assert [item.partition(".")[0] for item in notes] == ([f"Arrivals are the {note}"] if note else [])
     guessed = note is not None and note.startswith("seconds") and "chat_id" not in text
-    assert any("Name it timestamp_ms" in each for each in notes) == guessed
-    assert found[0].conversation == ("a" if "Session ID" in text else "")
+    assert any("Name it timestamp_ms" in item for item in notes) == guessed
+    assert result[0].conversation == ("a" if "Session ID" in text else "")
 
 
 def test_requests_of_0_tokens_are_left_out_and_too_many_are_refused_by_their_line(tmp_path, monkeypatch):
     (tmp_path / "calls.csv").write_text(HEADING + "0,9,0\n1,9,5\n2,0,5\n4,6,9\n")
-    found = facts(tmp_path / "calls.csv")
-    assert (found.requests, found.seconds, found.notes) == (2, 3, ["2 requests of 0 tokens left out."])
+    result = facts(tmp_path / "calls.csv")
+    assert (result.requests, result.seconds, result.notes) == (2, 3, ["2 requests of 0 tokens left out."])
     assert facts(tmp_path / "calls.csv", until_s=2).seconds == 2, "no further than it is sent"
     monkeypatch.setattr(recording, "MAX_REQUESTS", 2)
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
@@ -146,8 +148,14 @@ def test_requests_of_0_tokens_are_left_out_and_too_many_are_refused_by_their_lin
 
 def test_recorded_lengths_start_again_in_a_loop_that_does_not_end(tmp_path):
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,6\n")
-    found = taken(5, tmp_path, recording="calls.csv", prompt_lengths={"kind": "recorded"}, output_tokens=9)
-    assert [(each.prompt_tokens, each.output_tokens) for each in found] == [(10, 9), (20, 9), (10, 9), (20, 9), (10, 9)]
+    result = taken(5, tmp_path, recording="calls.csv", prompt_lengths={"kind": "recorded"}, output_tokens=9)
+    assert [(item.prompt_tokens, item.output_tokens) for item in result] == [
+        (10, 9),
+        (20, 9),
+        (10, 9),
+        (20, 9),
+        (10, 9),
+    ]
 
 
 @pytest.mark.parametrize(

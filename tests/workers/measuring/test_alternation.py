@@ -124,13 +124,13 @@ def test_without_time_it_serves_the_least_pairs_or_what_there_is_where_they_take
 
 def test_eager_that_has_served_in_this_process_is_not_warmed_up_again_by_a_whole_request(monkeypatch):
     requests = []
-    monkeypatch.setattr(EagerRunner, "generate", lambda *given: requests.append(given) or generation())
+    monkeypatch.setattr(EagerRunner, "generate", lambda *args: requests.append(args) or generation())
     model, traffic = load("llama", seed=0), {"prompt_tokens": 8, "output_tokens": 8}
     shared = {"model": model}
 
-    def warmed(of, **more):
+    def warmed(of, **kwargs):
         requests.clear()
-        clients = warm_clients(stage_input("verify", traffic=traffic | more), EagerRunner(of), 3, shared)
+        clients = warm_clients(stage_input("verify", traffic=traffic | kwargs), EagerRunner(of), 3, shared)
         return len(requests), clients.draw()
 
     first, again = warmed(model), warmed(model)

@@ -27,8 +27,8 @@ class Says:
 
 def judged(outputs, change, answer, loss=0.01, before=lambda output: output):
     runners = (Says(), Says(before), Says(change))
-    found = answers.compare(runners, outputs, answer, "random tokens", lambda done, needed: True)
-    return answers.judge(found, True, None if loss is None else Tolerances.stated(loss))
+    result = answers.compare(runners, outputs, answer, "random tokens", lambda done, needed: True)
+    return answers.judge(result, True, None if loss is None else Tolerances.stated(loss))
 
 
 def vectors(requests=8, tokens=512, width=16):
@@ -63,8 +63,8 @@ def test_the_vector_of_a_text_is_pooled_as_the_models_files_say():
     head = SentenceHead(SentenceModules(("lasttoken",))).double()
     runners, given = (Says(), Says(), Says(turned)), vectors()
     for pool, distance in ((mean_of_rows, 0.0), (lambda rows: head(rows[None], torch.ones(1, len(rows)).long()), 2.0)):
-        found = answers.compare(runners, given, VECTORS, "random tokens", lambda done, needed: True, pool)
-        assert found.after.pooled == pytest.approx([distance] * 8, abs=0.02)
+        result = answers.compare(runners, given, VECTORS, "random tokens", lambda done, needed: True, pool)
+        assert result.after.pooled == pytest.approx([distance] * 8, abs=0.02)
 
 
 def test_one_wrong_value_among_many_or_longer_vectors_of_the_same_direction_are_not_acceptable():
@@ -86,7 +86,7 @@ def test_another_box_is_not_acceptable_though_its_logits_are_right():
         output[0, 0, -1] += 1
         return output
 
-    outputs = [torch.cat([10 * each[..., :12], each[..., 12:].sigmoid()], -1) for each in vectors()]
+    outputs = [torch.cat([10 * vector[..., :12], vector[..., 12:].sigmoid()], -1) for vector in vectors()]
     judgement = judged(outputs, moved, VECTORS._replace(boxes=4))
     assert judgement.change.high < 0.01
     assert judgement.measures[3].after == 0
@@ -130,7 +130,7 @@ def test_a_shift_of_the_probabilities_that_keeps_every_class_is_not_acceptable()
 def test_a_single_score_is_judged_by_its_value():
     judgement = judged(classes(count=1), lambda output: output + 0.5, CLASSES)
     assert not judgement.acceptable
-    assert [each.name for each in judgement.measures] == ["Largest error of a logit"]
+    assert [measure.name for measure in judgement.measures] == ["Largest error of a logit"]
     assert "most likely" not in judgement.sentence
     assert "14 % of the largest value are allowed" in judgement.sentence
     assert judged(classes(count=1), lambda output: output * 1.01, CLASSES).acceptable

@@ -11,13 +11,13 @@ from workers.stats.sample_sizes import is_enough
 
 def served(ms: float, count: int, tokens: int = 4) -> list[ServedBatch]:
     """Batches one after the other, each `ms` long with a little jitter, tokens evenly spread."""
-    found, now = [], 0.0
+    result, now = [], 0.0
     for index in range(count):
         length = ms * (1 + 0.01 * (index % 3))
         times = tuple(int(1e6 * (now + length * (step + 1) / tokens)) for step in range(tokens))
-        found.append(ServedBatch(int(1e6 * now), int(1e6 * now), times, 1, tokens))
+        result.append(ServedBatch(int(1e6 * now), int(1e6 * now), times, 1, tokens))
         now += length
-    return found
+    return result
 
 
 E2E = Objective(metric="e2e", limit=100)
@@ -78,9 +78,9 @@ def test_a_throughput_is_faster_when_there_is_more_of_it_and_a_cost_needs_the_ot
 
 @pytest.mark.parametrize("objective", [E2E, Objective(metric="throughput", limit=1), COST])
 def test_better_is_above_one_whatever_the_direction(objective):
-    found = speedup(objective, [Alternation(served(400, 20), served(100, 20))], 3.6)
-    assert found.ratio.value == pytest.approx(4, rel=0.02)
-    assert found.difference
+    result = speedup(objective, [Alternation(served(400, 20), served(100, 20))], 3.6)
+    assert result.ratio.value == pytest.approx(4, rel=0.02)
+    assert result.difference
     assert not speedup(objective, [Alternation(served(100, 20), served(100, 20))], 3.6).difference
 
 

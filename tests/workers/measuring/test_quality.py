@@ -42,7 +42,7 @@ TOKENS = texts.random(256, 64, 4096)
 
 
 def compared(after, tokens):
-    sides = [runner("eager", each) for each in (model(), model("bf16"), after)]
+    sides = [runner("eager", value) for value in (model(), model("bf16"), after)]
     return quality.compare(*sides, tokens, 8, lambda done: done < 4096)
 
 
@@ -115,8 +115,8 @@ def test_the_upper_ends_of_both_rises_count(rate, nats, acceptable):
 def test_what_is_stated_holds_else_the_default_of_the_weights_and_answers(stated, generated, form, allowed):
     known = manifest(TINY).model_copy(update={"generated": generated})
     constraints = Constraints() if stated is None else Constraints(max_quality_loss=stated)
-    found = allowed_rises(constraints, known, AnswerKind("sequences", form))
-    assert (found.rate, found.nats) == pytest.approx((allowed.rate, allowed.nats))
+    result = allowed_rises(constraints, known, AnswerKind("sequences", form))
+    assert (result.rate, result.nats) == pytest.approx((allowed.rate, allowed.nats))
 
 
 def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():
@@ -204,10 +204,10 @@ def test_a_short_text_is_filled_up_with_what_the_model_writes_if_it_writes(tmp_p
 )
 def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, changed, expected):
     measured = [5.0] * 20
-    past = [ServedBatch(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
-    found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
+    past = [ServedBatch(0, 0, (int(item * 1e6),), 1, 1) for item in measured]
+    result = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
     known = None if tokens is None else judged(1.0).model_copy(update={"tokens": tokens})
-    assert overall_verdict(found, known, changed) == expected
+    assert overall_verdict(result, known, changed) == expected
 
 
 def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmetic(context, monkeypatch):
@@ -217,11 +217,11 @@ def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmet
     monkeypatch.setattr(quality_by_kind, "load", no_room)
     document = stage_input("verify", manifest(TINY), constraints={"precisions": ["bf16"]})
     before, after = runner("eager", model("bf16")), runner("eager", model("bf16"))
-    found, why_not = quality_by_kind.measure(document, context, before, after, unverified=False)
+    result, why_not = quality_by_kind.measure(document, context, before, after, unverified=False)
     assert why_not == ""
-    assert found.acceptable
-    assert found.tokens >= 4096
-    assert found.kl_before == found.kl_after > 0, "bf16 arithmetic differs from float32 with the same weights"
+    assert result.acceptable
+    assert result.tokens >= 4096
+    assert result.kl_before == result.kl_after > 0, "bf16 arithmetic differs from float32 with the same weights"
     needed = 4 * sum(weights.numel() for weights in before.model.parameters())
     assert quality_by_kind.float32_bytes(document, before.model) == needed
     monkeypatch.setattr(quality_by_kind, "load", lambda *_: pytest.fail("it was loaded where it does not fit"))
@@ -238,10 +238,12 @@ def test_a_model_that_is_served_in_float32_is_its_own_reference(context, monkeyp
     logits = before.logits
     monkeypatch.setattr(before, "logits", lambda ids: passes.append(ids.numel()) or logits(ids))
     document = stage_input("verify", manifest(TINY))
-    found, why_not = quality_by_kind.measure(document, context, before, runner("eager", before.model), unverified=False)
+    result, why_not = quality_by_kind.measure(
+        document, context, before, runner("eager", before.model), unverified=False
+    )
     assert why_not == ""
-    assert found.kl_before == found.kl_after == 0.0
-    assert sum(passes) == found.tokens
+    assert result.kl_before == result.kl_after == 0.0
+    assert sum(passes) == result.tokens
 
 
 @pytest.mark.parametrize(
@@ -257,15 +259,15 @@ def test_slow_requests_on_a_cpu_give_quality_the_time_that_it_needs_until_the_st
     document = stage_input("verify", manifest(TINY), results=of_baseline(20, gpu_class), **sla)
     document.seconds_left = 0.0
     before = runner("eager", model())
-    found, _ = quality_by_kind.measure(document, context, before, before, unverified=False)
-    assert (found.tokens >= found.needed) == proven
-    assert ("undecided" in found.summary) == (not proven)
+    result, _ = quality_by_kind.measure(document, context, before, before, unverified=False)
+    assert (result.tokens >= result.needed) == proven
+    assert ("undecided" in result.summary) == (not proven)
 
 
 def test_a_model_of_images_is_compared_with_a_float32_copy(context, monkeypatch):
     """Float32 arithmetic casts a module's weights, and not the image that it is given."""
     copies = []
-    monkeypatch.setattr(quality_by_kind, "load", lambda *given: copies.append(given[2]) or model())
+    monkeypatch.setattr(quality_by_kind, "load", lambda *args: copies.append(args[2]) or model())
     before = SimpleNamespace(model=SimpleNamespace(main_input_name="pixel_values"))
     document = stage_input("verify", manifest(TINY | {"dtype": "bfloat16"}), constraints={"precisions": ["bf16"]})
     document.model.generated = False

@@ -30,7 +30,7 @@ def model_dir(tmp_path):
 
 
 def words_of(ids):
-    return [["?", *WORDS][each] for each in ids.flatten().tolist()]
+    return [["?", *WORDS][item] for item in ids.flatten().tolist()]
 
 
 def test_json_lines_and_arrays_hold_texts_and_chats():
@@ -66,9 +66,9 @@ def test_json_lines_and_arrays_hold_texts_and_chats():
     ],
 )
 def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):
-    with pytest.raises(ValueError, match="quality_text") as found:
+    with pytest.raises(ValueError, match="quality_text") as result:
         Sla(objectives=OBJECTIVES, quality_text=text)
-    assert sentence in str(found.value)
+    assert sentence in str(result.value)
 
 
 def test_the_workloads_text_comes_before_the_models_own(model_dir):
@@ -93,7 +93,7 @@ def test_each_sequence_begins_and_ends_as_the_tokenizer_has_it(model_dir):
     tokenizer.enable_truncation(3)  # as files of models that embed texts have both
     tokenizer.enable_padding(length=64)
     tokenizer.add_special_tokens(["<bos>", "<end>"])
-    special = [(each, tokenizer.token_to_id(each)) for each in ("<bos>", "<end>")]
+    special = [(value, tokenizer.token_to_id(value)) for value in ("<bos>", "<end>")]
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=special[:1])
     tokenizer.save(str(path))
     first, last = special[0][1], special[1][1]
@@ -154,17 +154,17 @@ def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
     today = runner("eager", model)
     compared = quality.compare(today, today, today, tokens, 4, lambda done: True)
-    found = quality.judge(*compared, tokens, True, Tolerances.stated(0.01))
+    result = quality.judge(*compared, tokens, True, Tolerances.stated(0.01))
     logits = torch.log_softmax(model(input_ids=tokens.ids).logits, -1)[:, :-1]
     following = tokens.ids[:, 1:]
     surprise = -logits.gather(-1, following[..., None])[..., 0].double()
-    scores = found.text
+    scores = result.text
     assert (scores.source, scores.sequences, scores.length, scores.predictions) == ("the workload's text", 16, 16, 240)
     assert scores.accuracy_before.value == pytest.approx(float((logits.argmax(-1) == following).double().mean()))
     assert scores.perplexity_before.value == pytest.approx(float(surprise.mean().exp()), rel=1e-6)
     assert scores.perplexity_ratio.value == 1
-    assert found.source == "the workload's text"
-    assert "16 sequences of 16 tokens" in found.sentence
+    assert result.source == "the workload's text"
+    assert "16 sequences of 16 tokens" in result.sentence
 
 
 def test_a_model_writes_behind_the_tokens_that_begin_a_text():
@@ -200,9 +200,9 @@ def test_the_intervals_are_those_of_whole_sequences():
     before, after = quality.NextToken(), quality.NextToken()
     before.right, before.surprise = [0.1, 0.3] * 8, [2.0, 4.0] * 8
     after.right, after.surprise = [0.1, 0.3] * 8, [2.1, 4.1] * 8
-    found = quality.scores(before, after, texts.Tokens(torch.zeros(16, 8), "a text and more", 16))
-    assert found.accuracy_before.low < 0.2 < found.accuracy_before.high
-    assert found.accuracy_change.low == found.accuracy_change.high == 0
-    assert found.perplexity_ratio.low == pytest.approx(found.perplexity_ratio.high)
-    assert found.source == "a text"
+    result = quality.scores(before, after, texts.Tokens(torch.zeros(16, 8), "a text and more", 16))
+    assert result.accuracy_before.low < 0.2 < result.accuracy_before.high
+    assert result.accuracy_change.low == result.accuracy_change.high == 0
+    assert result.perplexity_ratio.low == pytest.approx(result.perplexity_ratio.high)
+    assert result.source == "a text"
     assert quality.scores(before, after, texts.Tokens(torch.zeros(16, 8), "random token ids")) is None

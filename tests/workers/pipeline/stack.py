@@ -151,10 +151,10 @@ class Stack:
             process.terminate()
         return process.wait(seconds)
 
-    def submit(self, request: str, **more: Any) -> str:
-        """Start a run whose stages behave as asked; its id. `more` replaces fields of the workload."""
+    def submit(self, request: str, **kwargs: Any) -> str:
+        """Start a run whose stages behave as asked; its id. `kwargs` replaces fields of the workload."""
         document = workload().model_copy(update={"name": request, "model": self.digest})
-        handed_in = self.api.post("/workloads", json=document.model_dump(mode="json") | more)
+        handed_in = self.api.post("/workloads", json=document.model_dump(mode="json") | kwargs)
         assert handed_in.status_code == 201, handed_in.text
         answer = self.api.post("/runs", json={"workload": handed_in.json()["id"]})
         assert answer.status_code == 201, answer.text
@@ -228,15 +228,15 @@ class Stack:
         """What the stage that hangs or pauses says about itself at this attempt or a later one."""
 
         def told() -> dict[str, Any]:
-            said = self._told(run_id)
-            return said if said.get("attempt", 1) >= attempt else {}
+            text = self._told(run_id)
+            return text if text.get("attempt", 1) >= attempt else {}
 
         return dict(self.until(told, f"the start of attempt {attempt}"))
 
     def _told(self, run_id: str) -> dict[str, Any]:
         items = self.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
-        said = [item["message"] for item in items if item["kind"] == "progress" and item["message"].startswith("{")]
-        return dict(json.loads(said[-1])) if said else {}
+        text = [item["message"] for item in items if item["kind"] == "progress" and item["message"].startswith("{")]
+        return dict(json.loads(text[-1])) if text else {}
 
     def go(self, run_id: str) -> None:
         (self.told / f"{run_id}.go").touch()

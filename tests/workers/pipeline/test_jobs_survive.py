@@ -145,21 +145,21 @@ KEY = "sk-of-the-customer-0123456789"
 
 @pytest.fixture(scope="module")
 def stub() -> Iterator[Stub]:
-    with running_stub() as found:
-        yield found
+    with running_stub() as result:
+        yield result
 
 
 def test_an_endpoint_is_measured_around_verify_and_its_key_is_written_nowhere(stack: Stack, stub: Stub) -> None:
     endpoint = {"url": stub.url, "model": "stub", "key": KEY}
     run_id = stack.submit("nothing", endpoint=endpoint, constraints={"minutes": 0.2, "gpu_classes": ["cpu"]})
     _assert_done_once(stack, run_id)
-    found = stack.api.get(f"/runs/{run_id}/result").json()["results"]["verify"]["endpoint"]
-    assert [each["when"] for each in found["rounds"]] == ["before verify", "after verify"], found["sentence"]
-    assert found["load"]["completed"] == found["load"]["requests"] > 0
-    assert {each["authorization"] for each in stub.log().values()} == {f"Bearer {KEY}"}
-    files = [each for each in stack.directory.rglob("*") if each.is_file()]
-    assert {"worker.log", "worker-api.log", "web.log"} <= {each.name for each in files}
-    assert [each for each in files if KEY.encode() in each.read_bytes()] == []
+    result = stack.api.get(f"/runs/{run_id}/result").json()["results"]["verify"]["endpoint"]
+    assert [item["when"] for item in result["rounds"]] == ["before verify", "after verify"], result["sentence"]
+    assert result["load"]["completed"] == result["load"]["requests"] > 0
+    assert {value["authorization"] for value in stub.log().values()} == {f"Bearer {KEY}"}
+    files = [path for path in stack.directory.rglob("*") if path.is_file()]
+    assert {"worker.log", "worker-api.log", "web.log"} <= {file.name for file in files}
+    assert [file for file in files if KEY.encode() in file.read_bytes()] == []
 
 
 def test_a_recording_reaches_the_load_stage_and_is_replayed_to_an_endpoint(stack: Stack, stub: Stub) -> None:
@@ -181,7 +181,7 @@ def test_a_recording_reaches_the_load_stage_and_is_replayed_to_an_endpoint(stack
     assert load["recording"]["name"] == "calls.csv"
     curve = load["endpoint"]["limit"]
     assert curve["most_speed"] == 1
-    assert [each["traffic"]["arrivals"]["speed"] for each in curve["loads"]][:2] == [1 / 64, 2 / 64]
+    assert [item["traffic"]["arrivals"]["speed"] for item in curve["loads"]][:2] == [1 / 64, 2 / 64]
 
 
 def test_cancelling_ends_the_requests_to_an_endpoint(stack: Stack, stub: Stub) -> None:

@@ -10,7 +10,7 @@ from tests.waiting import alive
 from tests.workers.pipeline.stack import FAST, Stack, kill_process
 from workers.documents.stages import GPU_STAGES, Results, stages_of
 
-STAGES = tuple(each for each in GPU_STAGES if each != "load")
+STAGES = tuple(stage for stage in GPU_STAGES if stage != "load")
 
 
 def test_killing_the_process_in_a_stage_loses_nothing(stack: Stack) -> None:
@@ -27,17 +27,17 @@ def test_the_stages_of_a_run_share_a_process_and_take_one_message(stack: Stack) 
     run_id = stack.submit("tell everywhere")
     assert stack.wait(run_id)["state"] == "done", stack.story(run_id)
     items = stack.api.get(f"/runs/{run_id}/events", params={"limit": 1000}).json()["items"]
-    said = [json.loads(each["message"]) for each in items if each["message"].startswith("{")]
-    assert len(said) == len(STAGES)
-    assert len({each["pid"] for each in said}) == 1
+    text = [json.loads(item["message"]) for item in items if item["message"].startswith("{")]
+    assert len(text) == len(STAGES)
+    assert len({item["pid"] for item in text}) == 1
     results = Results.model_validate(stack.api.get(f"/runs/{run_id}/result").json()["results"])
     start = results.baseline.environment.seconds_of_starts_and_loads
     assert start
     assert results.verify.environment.seconds_of_starts_and_loads == 0, "its process ran, and it loads nothing"
     assert starts_and_loads(results) == round(start, 1)
     lines = (stack.directory / "worker.log").read_text().splitlines()
-    dropped = [each for each in lines if run_id in each and "dropped" in each]
-    later = [each for each in dropped if f"stage {STAGES[0]} of" not in each]  # that message may be sent twice
+    dropped = [line for line in lines if run_id in line and "dropped" in line]
+    later = [item for item in dropped if f"stage {STAGES[0]} of" not in item]  # that message may be sent twice
     assert not later, "the worker was sent messages about stages that it had already"
 
 

@@ -25,7 +25,7 @@ def trials(**changes: str) -> list[PlanTrial]:
     """What runs today misses; one GPU and two keep the promise, four are the fastest."""
     today = trial("eager", 500, keeps="missed")
     others = [trial("one", 50), trial("two", 30, gpus=2), trial("four", 20, gpus=4)]
-    return [today, *(each.model_copy(update={"keeps": changes.get(each.label, "met")}) for each in others)]
+    return [today, *(other.model_copy(update={"keeps": changes.get(other.label, "met")}) for other in others)]
 
 
 def taken(found: list[PlanTrial], prefer: str = "cheapest", objective: dict[str, object] = LIMIT):
@@ -34,17 +34,17 @@ def taken(found: list[PlanTrial], prefer: str = "cheapest", objective: dict[str,
 
 
 def test_the_cheapest_that_keeps_the_promise_is_taken_with_its_alternatives() -> None:
-    found = trials()
-    choice = taken(found)
+    result = trials()
+    choice = taken(result)
     assert choice.trial.label == "one"
-    assert cost_of(found[1]) == pytest.approx(1e6 / 3600 / 1280)
+    assert cost_of(result[1]) == pytest.approx(1e6 / 3600 / 1280)
     assert choice.sentence.startswith("one is the cheapest of 3 plans")
     costs = ("99 % confidence", "0.217 GPU-hours (50.0 ms)", "two takes 0.26 GPU-hours (30.0", "four takes 0.347 GPU-")
-    assert all(each in choice.sentence for each in costs)
-    ranking.explain(found, True, choice.trial)
-    assert [each.chosen for each in found] == [False, True, False, False]
-    assert "prefers" in found[1].reason
-    assert found[3].reason.startswith("Faster, but ")
+    assert all(cost in choice.sentence for cost in costs)
+    ranking.explain(result, True, choice.trial)
+    assert [item.chosen for item in result] == [False, True, False, False]
+    assert "prefers" in result[1].reason
+    assert result[3].reason.startswith("Faster, but ")
 
 
 def test_a_plan_that_is_not_shown_to_keep_the_promise_is_not_cheap() -> None:
@@ -71,17 +71,17 @@ def test_the_fastest_that_is_asked_for_keeps_every_promise_and_says_what_it_cost
 
 
 def test_the_cost_is_by_the_rate_and_a_saving_of_two_per_cent_or_less_is_no_reason_against_the_fastest() -> None:
-    found = trials()
-    found[3].primary = Interval(value=20, low=1, high=20.5)
-    assert taken(found).trial.label == "one"
+    result = trials()
+    result[3].primary = Interval(value=20, low=1, high=20.5)
+    assert taken(result).trial.label == "one"
     choice = taken([trial("eager", 500, keeps="missed"), trial("one", 50), trial("two", 25.2, gpus=2)])
     assert (choice.trial.label, choice.sentence) == ("two", "")
 
 
 def test_a_promise_relative_to_today_is_kept_by_the_ratio_of_the_medians() -> None:
-    found = [each.model_copy(update={"keeps": "met"}) for each in trials()]
+    result = [item.model_copy(update={"keeps": "met"}) for item in trials()]
     relative = {"metric": "ttf_n", "n": 64, "at_least_faster": 12}
-    assert taken(found, objective=relative).trial.label == "two"
+    assert taken(result, objective=relative).trial.label == "two"
 
 
 def test_winners_beat_torch_by_more_than_the_noise():
@@ -107,7 +107,7 @@ def quick(label, value, width=0.01, gate="pass"):
 def test_the_best_plan_must_be_better_than_the_noise_whichever_way_is_better():
     tried = [quick("eager", 100), quick("compiled", 50), quick("tuned", 49.5), quick("broken", 1, gate="fail")]
     ranking.explain(tried, True, ranking.fastest(tried, lower_is_better=True))
-    assert [each.chosen for each in tried] == [False, True, False, False]
+    assert [item.chosen for item in tried] == [False, True, False, False]
     assert tried[0].reason == "2.00x slower than compiled."
     assert "2.00x faster than eager" in tried[1].reason
     assert "compiled lies inside the noise" in tried[2].reason

@@ -69,9 +69,9 @@ def refusals(
         clients.serve()
     own_process = judge_served(EagerRunner(model), served, plan, document, clients)[1]
     task = fresh_process.VerifyTask(document=document, plan=plan, pairs=3, seed=3)
-    said = [trial.reason if trial.gate != "pass" else "", own_process, fresh_process.measure(task, context).refusal]
-    print(*said, sep="\n")
-    return said
+    messages = [trial.reason if trial.gate != "pass" else "", own_process, fresh_process.measure(task, context).refusal]
+    print(*messages, sep="\n")
+    return messages
 
 
 def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_is_timed(context, monkeypatch):
@@ -81,11 +81,11 @@ def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_
     document = stage_input("verify", manifest(config))
     assert refusals(Rounded, document, context, monkeypatch) == ["", "", ""]
     reasons = refusals(SkipsLayer, document, context, monkeypatch)
-    assert all(each.startswith(CONTRADICTS) for each in reasons)
+    assert all(reason.startswith(CONTRADICTS) for reason in reasons)
 
 
 def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_refused(tmp_path, monkeypatch):
     context, document = context_of(EMBEDDER, tmp_path, 20), documents("verify", EMBEDDER)
     reasons = refusals(Approximates, document, context, monkeypatch)
-    assert all("differs from its own output by 20.0%; rounding explains 1%" in each for each in reasons)
+    assert all("differs from its own output by 20.0%; rounding explains 1%" in reason for reason in reasons)
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]

@@ -46,11 +46,11 @@ def recorded(monkeypatch):
 
 
 def test_the_row_is_divided_and_the_times_still_add_up(recorded):
-    found = with_breakdown(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
+    result = with_breakdown(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
     assert recorded == [("runner", PROMPT, STEPS + 1)]
-    assert OTHER in found.rows
-    inside = [row for row in found.rows if row is not OTHER]
-    assert [row.ms for row in found.rows] == sorted((row.ms for row in found.rows), reverse=True)
+    assert OTHER in result.rows
+    inside = [row for row in result.rows if row is not OTHER]
+    assert [row.ms for row in result.rows] == sorted((row.ms for row in result.rows), reverse=True)
     assert sum(row.ms for row in inside) == pytest.approx(ROW.ms)
     assert sum(row.share for row in inside) == pytest.approx(ROW.share)
     by = {row.op: row for row in inside}
@@ -68,7 +68,7 @@ def test_the_row_is_divided_and_the_times_still_add_up(recorded):
     assert gate.floor_ms == pytest.approx(gate.least_bytes / READ_TBPS / 1e9)
     waits = by["megakernel, gate and up projections: waits for its input"]
     assert (waits.least_bytes, waits.floor_ms) == (None, None)
-    assert (found.request_ms, found.device_ms, found.launches) == (38.2, 38.2, 193)
+    assert (result.request_ms, result.device_ms, result.launches) == (38.2, 38.2, 193)
     assert set(megakernel_profile.NAMES) == set(OP_NAMES), "words of every instruction"
     program, raw = llama()
     shares = shares_of(trace.timeline_of([(program, raw)]), [program], 160)
@@ -81,21 +81,21 @@ def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batc
     programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks, batch=batch, sliced=batch > 1)
     monkeypatch.setattr(record, "timeline", lambda *_: [(program, made_up(program)) for program in programs])
     monkeypatch.setattr(record, "unmade", lambda runner: [])
-    found = with_breakdown(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
-    assert sum(row.ms for row in found.rows) == pytest.approx(ROW.ms + OTHER.ms)
-    names = {row.op for row in found.rows}
+    result = with_breakdown(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
+    assert sum(row.ms for row in result.rows) == pytest.approx(ROW.ms + OTHER.ms)
+    names = {row.op for row in result.rows}
     assert ("megakernel, residual" in names) == (batch > 1)
     assert {"megakernel, next token", "megakernel, next token: waits for its input"} <= names
-    assert (f"the mean of {ranks} GPUs" in found.sentence) == ("GB on each GPU" in found.sentence) == (ranks > 1)
+    assert (f"the mean of {ranks} GPUs" in result.sentence) == ("GB on each GPU" in result.sentence) == (ranks > 1)
 
 
 def test_without_time_for_the_build_the_row_stays_whole_and_says_so(monkeypatch):
     monkeypatch.setattr(record, "unmade", lambda runner: ["a build"])
     monkeypatch.setattr(record, "timeline", lambda *_: pytest.fail("it must not be recorded"))
-    found = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 20.4)
-    assert found.rows == [ROW, OTHER]
-    assert found.sentence.startswith("A request. ")
-    assert found.sentence.endswith(" take 23 s, and 20 s are left.")
+    result = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 20.4)
+    assert result.rows == [ROW, OTHER]
+    assert result.sentence.startswith("A request. ")
+    assert result.sentence.endswith(" take 23 s, and 20 s are left.")
     assert BUILD_SECONDS + RECORD_SECONDS == 23
 
 
@@ -108,6 +108,6 @@ def test_a_build_that_fails_leaves_the_row_whole_and_says_so(monkeypatch, error)
 
     monkeypatch.setattr(record, "unmade", lambda runner: [])
     monkeypatch.setattr(record, "timeline", fails)
-    found = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 60)
-    assert found.rows == [ROW, OTHER]
-    assert f"({str(error).splitlines()[0]} ({type(error).__name__}))" in found.sentence
+    result = with_breakdown(profile(), None, PROMPT, STEPS, CEILINGS, 60)
+    assert result.rows == [ROW, OTHER]
+    assert f"({str(error).splitlines()[0]} ({type(error).__name__}))" in result.sentence

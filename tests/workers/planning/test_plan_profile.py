@@ -30,10 +30,10 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
     plan = plan_of(document)
     runner = runners.apply(load(document, context), plan)
     left = profile_plan(runner, plan, load(document, context), document, torch.ones(1, 16, dtype=torch.int64), context)
-    rows, old = ({(row.op, row.phase): row for row in each.rows} for each in (left, before))
+    rows, old = ({(row.op, row.phase): row for row in value.rows} for value in (left, before))
     assert left.attributed_share >= 0.95
     assert rows["linear down_proj", "decode"].calls == 7
-    product, same = (each["linear down_proj", "decode"] for each in (rows, old))
+    product, same = (value["linear down_proj", "decode"] for value in (rows, old))
     assert (product.flops, product.least_bytes, product.floor_ms) == (same.flops, same.least_bytes, same.floor_ms)
     assert left.floor_ms == pytest.approx(sum(row.floor_ms or 0 for row in before.rows))
     assert "A request of the plan takes" in left.sentence
@@ -78,13 +78,13 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     trace = reader.read(path).of_gpu(0)
-    assert [(each.gpu, each.stream) for each in trace.kernels] == [(0, 7)]
+    assert [(item.gpu, item.stream) for item in trace.kernels] == [(0, 7)]
     document = stage_input("verify", results=Results(profile=before))
     plan = plan_of(document, gpu="h200", runner="megakernel")
-    work = [each._replace(label="megakernel") for each in attribution.attribute(trace)]
-    found = TracedWindows(work=work, steps=7)
+    work = [item._replace(label="megakernel") for item in attribution.attribute(trace)]
+    result = TracedWindows(work=work, steps=7)
     one, two = (
-        _result(found, before, document, plan.model_copy(update={"tensor_parallel_size": gpus}), 4.5, 7)
+        _result(result, before, document, plan.model_copy(update={"tensor_parallel_size": gpus}), 4.5, 7)
         for gpus in (1, 2)
     )
     assert two.device_ms == pytest.approx(4.0)
@@ -98,8 +98,8 @@ def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
     plan = plan_of(document, gpu="h200", runner="megakernel")
     launch = DeviceWork(0.0, label="megakernel", phase="decode", kernel="decode", ms=4.0, launch=1)
     other = launch._replace(label="token bookkeeping", kernel="copy", ms=0.1)
-    found = TracedWindows(work=3 * [launch] + 15 * [other], steps=15)
-    whole = _result(found, before, document, plan, 60, 63)
+    result = TracedWindows(work=3 * [launch] + 15 * [other], steps=15)
+    whole = _result(result, before, document, plan, 60, 63)
     by = {row.op: row for row in whole.rows}
     assert (by["megakernel"].launches, by["megakernel"].calls) == (1, 1)
     assert by["token bookkeeping"].launches == 63
@@ -124,4 +124,4 @@ def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them_and_
         assert _own_name(piece._replace(kernel=kernel), plans["megakernel"]) == operation
     decode = piece._replace(kernel="decode")
     assert (_own_name(decode, plans["kernels"]), _own_name(decode, plans["megakernel"])) == ("attention", "megakernel")
-    assert set(OPERATIONS) == {each.op for each in registry.variants() if each.kernels} - {"model"}
+    assert set(OPERATIONS) == {variant.op for variant in registry.variants() if variant.kernels} - {"model"}

@@ -33,20 +33,20 @@ def processes_of(*medians: tuple[float, float]) -> list[Alternation]:
 
 
 def test_the_interval_contains_the_spread_between_processes():
-    found = speedup(E2E, processes_of(*((before, 37.6) for before in SEEN_BEFORE)), None)
-    assert [each.before for each in found.processes] == pytest.approx([each * 1.01 for each in SEEN_BEFORE])
-    ratios = [each.ratio for each in found.processes]
-    assert found.ratio.low < min(ratios) < found.ratio.value < max(ratios) < found.ratio.high
-    assert found.scope == "over 3 processes, 2 of them fresh"
-    assert found.difference
+    result = speedup(E2E, processes_of(*((before, 37.6) for before in SEEN_BEFORE)), None)
+    assert [process.before for process in result.processes] == pytest.approx([item * 1.01 for item in SEEN_BEFORE])
+    ratios = [process.ratio for process in result.processes]
+    assert result.ratio.low < min(ratios) < result.ratio.value < max(ratios) < result.ratio.high
+    assert result.scope == "over 3 processes, 2 of them fresh"
+    assert result.difference
     assert not speedup(E2E, processes_of((100, 90), (100, 115), (100, 80)), None).difference, "they contradict"
 
 
 def test_the_noise_floor_is_the_plan_in_one_process_against_itself_in_another():
-    found = speedup(E2E, processes_of((500, 100), (500, 104), (500, 98)), None)
-    assert found.noise.value == pytest.approx(104 / 98, rel=1e-3)
-    assert found.noise.low == pytest.approx(98 / 104, rel=1e-3)
-    assert found.noise_sentence.startswith("Repeats varied ")
+    result = speedup(E2E, processes_of((500, 100), (500, 104), (500, 98)), None)
+    assert result.noise.value == pytest.approx(104 / 98, rel=1e-3)
+    assert result.noise.low == pytest.approx(98 / 104, rel=1e-3)
+    assert result.noise_sentence.startswith("Repeats varied ")
     assert intervals.noise_across_processes([5.0, 5.0]).value == 1
 
 
@@ -63,9 +63,9 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     calm = outcomes_of([E2E], processes_of((500, 80), (500, 81), (500, 82)), None)[0]
     assert (calm.verdict, calm.verdict_before, calm.requests) == ("met", "missed", 36)
     fast, slow = Alternation(served(80, 60), served(80, 60)), Alternation(served(400, 20), served(400, 20))
-    found = outcomes_of([E2E], [fast, slow, fast], None)[0]
-    assert (found.verdict, found.verdict_before, found.missed_in) == ("too_close", "too_close", 1)
-    words = sentence([found], speedup(E2E, [fast], None), None, "too_close")
+    result = outcomes_of([E2E], [fast, slow, fast], None)[0]
+    assert (result.verdict, result.verdict_before, result.missed_in) == ("too_close", "too_close", 1)
+    words = sentence([result], speedup(E2E, [fast], None), None, "too_close")
     assert "the requests of 1 of the processes miss it" in words
 
 
@@ -99,8 +99,8 @@ def test_a_trend_is_drift_and_scatter_is_not():
     assert intervals.drift(scatter) is None
     assert intervals.drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
     assert intervals.drift([100 + 0.01 * index for index in range(40)]) is None
-    found = speedup(E2E, [Alternation(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
-    assert "the plan in process 1 by +20 %" in found.drift_words
+    result = speedup(E2E, [Alternation(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
+    assert "the plan in process 1 by +20 %" in result.drift_words
 
 
 @pytest.mark.parametrize("kind", ["log-normal", "the four that were seen"])
@@ -147,9 +147,9 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     outcome = waiting.measured(300.0)
     assert isinstance(outcome, Result), outcome
     assert len(outcome.before) == len(outcome.after) == processes.MAX_PAIRS
-    assert all(len(each.times_ns) == 8 for each in (*outcome.before, *outcome.after))
+    assert all(len(value.times_ns) == 8 for value in (*outcome.before, *outcome.after))
     assert 0 < outcome.starts_and_loads < outcome.ready_seconds
-    starts = [each.start_ns for each in outcome.before]
+    starts = [item.start_ns for item in outcome.before]
     assert starts == sorted(starts)
     assert (outcome.served_ids.tokens, outcome.served_ids.acceptable) == (8 * processes.MAX_PAIRS, True)
     assert outcome.refusal == ""

@@ -15,13 +15,13 @@ def plan(**fields) -> Plan:
 
 
 def test_a_server_leaves_out_what_the_workload_excludes_and_takes_plans_in_integers() -> None:
-    found = []
+    result = []
     for exclude in ([], ["megakernel"], ["small_gemm", "flash_hopper"], ["kernels"]):
         document = stage_input("verify", constraints={"exclude": exclude})
         serving, reason = serving_of(plan(), document)
         assert bool(reason) == (serving is None)
-        found.append((serving.megakernel_up_to, serving.exclude) if serving else None)
-    assert found == [(None, []), (0, []), (None, ["small_gemm"]), None]
+        result.append((serving.megakernel_up_to, serving.exclude) if serving else None)
+    assert result == [(None, []), (0, []), (None, ["small_gemm"]), None]
     for runner, weights in (("kernels", "int8"), ("megakernel", "int8"), ("megakernel", "int4_minimum")):
         serving, reason = serving_of(plan(runner=runner, options={"weights": weights}), stage_input("verify"))
         assert serving

@@ -29,10 +29,10 @@ def plan(runner: Any, options: dict[str, Any] | None = None, ops: Sequence[tuple
 
 
 def test_a_composed_plan_names_its_attention_and_its_products():
-    said = describe_plan(plan("kernels", ops=OPS))
+    text = describe_plan(plan("kernels", ops=OPS))
     parts = "attention by step_hopper and flash_hopper, products by skinny and gemm_hopper, the LM head by"
-    assert said.endswith(f"; {parts} lm_head_skinny.")
-    assert "torch_linear" not in said
+    assert text.endswith(f"; {parts} lm_head_skinny.")
+    assert "torch_linear" not in text
 
 
 @pytest.mark.parametrize(

@@ -41,35 +41,35 @@ def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", model="ll
     return staged.model_copy(update={"ceilings": {"h200": CEILINGS}})
 
 
-def trial(label, ms, runner, keeps="missed", gpus=1, **more):
+def trial(label, ms, runner, keeps="missed", gpus=1, **kwargs):
     plan = {"model_digest": "d", "gpu": "h200", "runner": runner, "dtype": "bf16", "tensor_parallel_size": gpus}
     primary = Interval(value=ms, low=0.99 * ms, high=1.01 * ms)
-    return PlanTrial(label=label, plan=plan, primary=primary, gate="pass", keeps=keeps, **more)
+    return PlanTrial(label=label, plan=plan, primary=primary, gate="pass", keeps=keeps, **kwargs)
 
 
 def tried_first(made, best=None):
     order = TrialOrder(made)
-    candidates = [each for each in order.candidates() if not order.refusal(each)]
+    candidates = [item for item in order.candidates() if not order.refusal(item)]
     return order.ranked(candidates, best)
 
 
 def test_the_most_gain_for_a_second_comes_first_and_slow_builds_last():
     before = trial("eager", 700.0, "eager")
-    labels = [each.label for each in tried_first(document(), before)]
+    labels = [item.label for item in tried_first(document(), before)]
     assert labels[0] == "megakernel"
     assert labels.index("kernels") < labels.index("compiled") < labels.index("compiled_max_autotune")
 
 
 def test_int8_is_tried_by_default_and_first_where_quality_can_be_measured():
     made, before = document(), trial("eager", 700.0, "eager")
-    refusals = {each.label: TrialOrder(made).refusal(each) for each in TrialOrder(made).candidates()}
+    refusals = {item.label: TrialOrder(made).refusal(item) for item in TrialOrder(made).candidates()}
     assert "weights are generated" in refusals["megakernel_int8"]
     made.model.generated = False
-    labels = [each.label for each in tried_first(made, before)]
+    labels = [item.label for item in tried_first(made, before)]
     assert labels[:2] == ["megakernel_int8", "megakernel"]
     assert "megakernel_fp8" not in labels
     assert leading_plan(made).label == "megakernel_int8"
-    int8, bf16 = (TrialOrder(made).predicted(each.variant) for each in tried_first(made, before)[:2])
+    int8, bf16 = (TrialOrder(made).predicted(item.variant) for item in tried_first(made, before)[:2])
     assert 0.5 < int8 / bf16 < 0.75
 
 
@@ -94,7 +94,7 @@ def test_measuring_a_plan_takes_as_long_as_its_requests_do():
     assert order.measuring_seconds() == 4 * 40, "four batches, as long as today's"
     assert order.measuring_seconds(20_000.0) == 4 * 20
     assert order.measuring_seconds(40.0) == MIN_MEASURING_SECONDS
-    slow = next(each for each in order.candidates() if each.label == "compiled")
+    slow = next(item for item in order.candidates() if item.label == "compiled")
     assert slow.seconds > order.measuring_seconds(slow.predicted) > 0
 
 
@@ -126,10 +126,10 @@ def test_experts_that_were_stored_in_mxfp4_may_stay_in_it():
     assert stored_precision(constraints, stored) == ["mxfp4"]
     assert lossy_refusal("mxfp4", constraints, stored) == ""
     case = GroupedCase(rows=4, experts=32, n=2880, k=2880)
-    assert [each.weights for each in explore.lossy_cases(case, constraints, stored)[0]] == ["int8", "mxfp4"]
+    assert [item.weights for item in explore.lossy_cases(case, constraints, stored)[0]] == ["int8", "mxfp4"]
     assert stored_precision(constraints, given) == []
     assert stored_precision(Constraints(precisions=["bf16"]), stored) == []
-    assert [each.weights for each in explore.lossy_cases(case, constraints, given)[0]] == ["int8"]
+    assert [item.weights for item in explore.lossy_cases(case, constraints, given)[0]] == ["int8"]
 
 
 def test_a_model_that_was_stored_in_rows_of_fp8_may_stay_in_it():
@@ -146,7 +146,7 @@ def test_a_model_that_was_stored_in_rows_of_fp8_may_stay_in_it():
 
     def tried(**fields):
         case = LinearCase(**{"m": 8, "n": 4096, "k": 2048} | fields)
-        return [each.weights for each in explore.lossy_cases(case, constraints, given.model)[0]]
+        return [item.weights for item in explore.lossy_cases(case, constraints, given.model)[0]]
 
     assert tried() == tried(epilogue="residual") == ["int8", "fp8"]
     assert tried(epilogue="rmsnorm_scale") == tried(n=given.model.config["vocab_size"]) == ["int8"]
@@ -163,7 +163,7 @@ def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():
     plans = {plan.weights: plan for plan in predict_run(sla, made.model, "h200", {}).plans if plan.runner == "kernels"}
 
     def rate(weights, users):
-        return next(each.value for each in plans[weights].figures if each.users == users)
+        return next(figure.value for figure in plans[weights].figures if figure.users == users)
 
     assert rate("int8", 8) > 1.1 * rate("bf16", 8)
     assert rate("int8", 32) == rate("bf16", 32)
@@ -172,11 +172,11 @@ def test_a_server_is_predicted_to_multiply_by_int8_with_few_users_alone():
 def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried():
     made = document()
     order = TrialOrder(made)
-    by_label = {each.label: each for each in order.candidates()}
+    by_label = {item.label: item for item in order.candidates()}
     tried = [trial("eager", 700.0, "eager"), trial("megakernel", 37.5, "megakernel", keeps="met")]
-    said = order.why_not(by_label["compiled"], tried, 3600)
-    assert said.startswith("Not tried: ")
-    assert said.endswith("are predicted, and megakernel was measured with 37.5 ms.")
+    text = order.why_not(by_label["compiled"], tried, 3600)
+    assert text.startswith("Not tried: ")
+    assert text.endswith("are predicted, and megakernel was measured with 37.5 ms.")
     assert order.why_not(by_label["megakernel"], tried[:1], 3600) == ""
     lossy = replace(by_label["megakernel_int8"], predicted=35.0)
     assert order.why_not(lossy, tried, 3600).endswith(
@@ -190,7 +190,7 @@ def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried(
 def test_operations_that_explore_has_not_tried_make_a_plan_of_kernels_expensive():
     """Tuning them took 64 s of a run of six minutes, for a plan that was predicted to be the slower one."""
     made = document()
-    (kernels,) = (each for each in TrialOrder(made).candidates() if each.label == "kernels")
+    (kernels,) = (item for item in TrialOrder(made).candidates() if item.label == "kernels")
     tried = [trial("eager", 700.0, "eager"), trial("megakernel", 0.95 * kernels.predicted, "megakernel", keeps="met")]
     assert TrialOrder(made).why_not(kernels, tried, 330).startswith("Not tried: ")
     assert TrialOrder(made).why_not(kernels, tried, 3600) == "", "an hour is enough to hope"
@@ -204,7 +204,7 @@ def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
     """Verify may refuse its quality, and then needs another plan."""
     made = document(precisions=["bf16", "fp8"], allow_unverified_quality=True)
     order = TrialOrder(made)
-    by_label = {each.label: each for each in order.candidates()}
+    by_label = {item.label: item for item in order.candidates()}
     fast = trial("megakernel_fp8", 25.0, "megakernel", keeps="met")
     fast.plan["options"] = {"weights": "fp8"}
     tried = [trial("eager", 700.0, "eager"), fast]
@@ -216,16 +216,16 @@ def test_more_gpus_are_left_out_where_fewer_keep_the_promise_and_the_cheapest_is
     tried = [trial("eager", 700.0, "eager"), trial("megakernel", 37.5, "megakernel", keeps="met")]
     for prefer, said in (("cheapest", "megakernel keeps every promise on fewer GPUs"), ("fastest", "")):
         order = TrialOrder(document(gpu_class="h200x2", prefer=prefer))
-        two = next(each for each in order.candidates() if each.label == "megakernel on 2 GPUs")
+        two = next(item for item in order.candidates() if item.label == "megakernel on 2 GPUs")
         assert said in order.why_not(two, tried, 3600)
 
 
 def test_what_is_promised_decides_over_the_minutes_only_where_it_is_predicted_to_be_kept():
     order = TrialOrder(document())
-    by_label = {each.label: each for each in order.candidates()}
+    by_label = {item.label: item for item in order.candidates()}
     assert order.too_late(by_label["megakernel"], 2.0, 2.0, 200.0) == ""
-    said = order.too_late(by_label["compiled_max_autotune"], 2.0, 2.0, 200.0)
-    assert said.startswith("Not tried: building takes about 84 s and 2 s were left. ")
+    text = order.too_late(by_label["compiled_max_autotune"], 2.0, 2.0, 200.0)
+    assert text.startswith("Not tried: building takes about 84 s and 2 s were left. ")
     assert "megakernel" not in order.too_late(by_label["megakernel"], 2.0, 2.0, 0.0)
     assert order.too_late(by_label["megakernel"], 2.0, 2.0, 0.0)
 
@@ -281,15 +281,15 @@ def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_
 def test_explore_serves_the_leading_plan():
     """A megakernel runs no operation of a decode step by itself; a promise of the first token concerns the prompt."""
     assert leading_plan(document("explore")).label == "megakernel"
-    found = document("explore")
+    result = document("explore")
     profile = _profile()
-    cases, said = explore.wanted_cases(found, profile)
+    cases, text = explore.wanted_cases(result, profile)
     assert cases == []
-    assert said.startswith("Nothing was explored: megakernel is predicted ")
+    assert text.startswith("Nothing was explored: megakernel is predicted ")
     first = document("explore", objectives=[{"metric": "ttft", "limit": 5}])
-    cases, said = explore.wanted_cases(first, profile)
-    assert {getattr(each.case, "m", 128) for each in cases} <= {1, 128}
-    assert said.startswith("Only a prompt's operations were explored")
+    cases, text = explore.wanted_cases(first, profile)
+    assert {getattr(case.case, "m", 128) for case in cases} <= {1, 128}
+    assert text.startswith("Only a prompt's operations were explored")
     without = document("explore", exclude=["megakernel"])
     assert len(explore.wanted_cases(without, profile)[0]) > len(cases)
 
@@ -304,7 +304,7 @@ def test_elsewhere_than_on_hopper_a_prediction_leaves_out_less():
     rates = {"cpu": CEILINGS.model_copy(update={"burst": None})}
     made = document(gpu_class="cpu").model_copy(update={"ceilings": rates})
     order = TrialOrder(made)
-    compiled = next(each for each in order.candidates() if each.label == "compiled")
+    compiled = next(item for item in order.candidates() if item.label == "compiled")
     beside = [trial("eager", 0.8 * compiled.predicted, "eager")]
     assert order.why_not(compiled, beside, 3600) == ""
 

@@ -31,23 +31,23 @@ def encoder(family, parameters=86_000_000, kind="encoder", counted="sequences", 
 
 
 def values(plan):
-    return {(each.metric, each.n, each.users): each.value for each in plan.figures}
+    return {(figure.metric, figure.n, figure.users): figure.value for figure in plan.figures}
 
 
 def of(found, runner, weights="bf16", gpus=1):
-    by = {(each.runner, each.weights, each.tensor_parallel_size): each for each in reversed(found.plans)}
+    by = {(plan.runner, plan.weights, plan.tensor_parallel_size): plan for plan in reversed(found.plans)}
     return by[runner, weights, gpus]
 
 
 def test_the_formula_by_hand():
-    found = predicted(ceilings=CEILINGS, load={"most_users": 5})
+    result = predicted(ceilings=CEILINGS, load={"most_users": 5})
     body = PARAMETERS - HEAD
     attention = 4 * 2048 * 16 * 128 * 128 / 2
     idle = 16 * 8 * KERNEL_US / 1e3
     first = 2 * PARAMETERS / 4e9 + (2 * body * 128 + 2 * HEAD + attention) / 500e9 + idle
     flops = 2 * PARAMETERS + 4 * 2048 * 16 * 160
     step = (2 * PARAMETERS + CACHE) / 4e9 + flops / 500e9 + 16 * 5 * KERNEL_US / 1e3
-    kernels = values(of(found, "kernels"))
+    kernels = values(of(result, "kernels"))
     assert kernels[("ttft", None, None)] == pytest.approx(first)
     assert kernels[("tpot", None, None)] == pytest.approx(step)
     assert kernels[("ttf_n", 64, None)] == kernels[("e2e", None, None)] == pytest.approx(first + 63 * step)
@@ -57,14 +57,14 @@ def test_the_formula_by_hand():
     four = (2 * PARAMETERS + 4 * CACHE) / 4e9 + 4 * flops / 500e9 + 16 * 5 * KERNEL_US / 1e3
     assert kernels[("throughput", None, 4)] == pytest.approx(4 * 64 / (prompts + 63 * four) * 1e3)
     assert [users for _, _, users in kernels if users] == [1, 2, 4]
-    compiled, taken = values(of(found, "compiled")), 16 * 13 * KERNEL_US / 1e3
+    compiled, taken = values(of(result, "compiled")), 16 * 13 * KERNEL_US / 1e3
     batch = 2 * PARAMETERS / 4e9 + 4 * (2 * body * 128 + 2 * HEAD + attention) / 500e9 + taken
     whole = batch + 63 * (four + 16 * 10 * KERNEL_US / 1e3)
     assert compiled[("throughput", None, 4)] == pytest.approx(4 * 64 / whole * 1e3)
 
 
 def test_runners_differ_by_their_kernels_and_exchanges():
-    steps = {each.runner: values(each)[("tpot", None, None)] for each in predicted(ceilings=CEILINGS).plans}
+    steps = {plan.runner: values(plan)[("tpot", None, None)] for plan in predicted(ceilings=CEILINGS).plans}
     bare = (2 * PARAMETERS + CACHE) / 4e9 + (2 * PARAMETERS + 4 * 2048 * 16 * 160) / 500e9
     counted = {"kernels": 5, "compiled": 15, "cuda_graphs": 44}
     for runner, kernels in counted.items():
@@ -76,25 +76,25 @@ def test_runners_differ_by_their_kernels_and_exchanges():
 def test_gpus_that_divide_a_model_exchange_two_sums_a_layer(gpus, exchange_us):
     """Those of the output and of the down projection; the other three exchanges stay within each GPU."""
     eight = model("llama-3.1-8b")
-    found = values(of(predicted(eight, "h200x4", CEILINGS), "megakernel", gpus=gpus))
+    result = values(of(predicted(eight, "h200x4", CEILINGS), "megakernel", gpus=gpus))
     parameters, cache = eight.parameters - 128_256 * 4096, (128 + 32) * 2 * 32 * 8 * 128 * 2
     flops = 2 * parameters + 4 * 4096 * 32 * 160
     bare = ((2 * parameters + cache) / 4e9 + flops / 500e9) / gpus
     idle = 32 * (3 * EXCHANGE_US + 2 * exchange_us) / 1e3
-    assert found[("tpot", None, None)] == pytest.approx(bare + idle)
+    assert result[("tpot", None, None)] == pytest.approx(bare + idle)
 
 
 @pytest.mark.parametrize(("gpus", "exchange_us"), [(2, 1.1), (4, 1.8)])
 def test_gpus_divide_the_experts_of_a_mixture(gpus, exchange_us):
     """And its attention, except for OLMoE, whose q and k are normed over all heads."""
     for name, layers, whole in (("qwen3-30b-a3b", 48, 0), ("olmoe-1b-7b", 16, 16 * 4 * 2048**2)):
-        found = predicted(model(name), "h200x4", CEILINGS)
-        one, several = (values(of(found, "megakernel", gpus=each))[("tpot", None, None)] for each in (1, gpus))
+        result = predicted(model(name), "h200x4", CEILINGS)
+        one, several = (values(of(result, "megakernel", gpus=value))[("tpot", None, None)] for value in (1, gpus))
         bare, idle = one - layers * ROUTED_US / 1e3, layers * (ROUTED_US + 2 * (exchange_us - EXCHANGE_US)) / 1e3
         replicated = whole * (2 / 4e9 + 2 / 500e9)
         cached = 160 * 2 * 16 * 2048 * 2 / 4e9 + 4 * 2048 * 16 * 160 / 500e9 if whole else 0
         assert several - idle == pytest.approx((bare + (gpus - 1) * (replicated + cached)) / gpus)
-        assert f"takes {8.6 + 2 * (1.1 - 0.52):.1f} µs on 2 GPUs" in found.assumptions[-1]
+        assert f"takes {8.6 + 2 * (1.1 - 0.52):.1f} µs on 2 GPUs" in result.assumptions[-1]
 
 
 def test_a_mixture_is_predicted_on_as_many_gpus_as_hold_its_experts_twice():
@@ -102,7 +102,7 @@ def test_a_mixture_is_predicted_on_as_many_gpus_as_hold_its_experts_twice():
 
     def sizes(name):
         plans = predicted(model(name), "h200x4").plans
-        return [each.tensor_parallel_size for each in plans if each.runner == "megakernel"]
+        return [plan.tensor_parallel_size for plan in plans if plan.runner == "megakernel"]
 
     assert sizes("qwen3-30b-a3b") == [1, 2, 4]
     assert sizes("mixtral-8x7b") == [4]
@@ -118,13 +118,15 @@ def test_weights_are_unpacked_no_faster_than_the_sms_can(weights, bytes_each, un
     flops_ms = (2 * parameters + 4 * 4096 * 32 * 160) / 500e9
     for read, each_ms in ((1.0, bytes_each / 1e9), (8.0, 1 / pass_time.UNPACKED[weights] / 1e9)):
         rates = CEILINGS.model_copy(update={"read_tbps": read})
-        found = predicted(eight, "h200x4", rates, lower=[weights])
+        result = predicted(eight, "h200x4", rates, lower=[weights])
         idle_ms = 32 * (5 * EXCHANGE_US + unpack_us) / 1e3
         bare = parameters * each_ms + cache / (read * 1e9) + flops_ms
-        assert values(of(found, "megakernel", weights))[("tpot", None, None)] == pytest.approx(bare + idle_ms)
+        assert values(of(result, "megakernel", weights))[("tpot", None, None)] == pytest.approx(bare + idle_ms)
     limits = "at most 4.0 · 10¹² of int8, 4.2 · 10¹² of fp8, 6.1 · 10¹² of nvfp4, 4.7 · 10¹² of mxfp4 weights a second"
-    assert any(limits in each and "takes 3.0 µs more in each layer" in each for each in found.assumptions)
-    assert not any("unpacking" in each for each in predicted(eight, "h200x4", CEILINGS).assumptions)
+    assert any(
+        limits in assumption and "takes 3.0 µs more in each layer" in assumption for assumption in result.assumptions
+    )
+    assert not any("unpacking" in assumption for assumption in predicted(eight, "h200x4", CEILINGS).assumptions)
 
 
 def test_a_megakernels_layer_of_few_weights_takes_its_chain_of_exchanges():
@@ -139,36 +141,36 @@ def test_a_megakernels_layer_of_few_weights_takes_its_chain_of_exchanges():
 
 
 def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
-    found = predicted(model("llama-3.1-8b"), "h200x4", lower=["fp8"])
-    keys = [(each.runner, each.tensor_parallel_size, each.weights) for each in found.plans]
-    steps = {key: values(each)[("tpot", None, None)] for key, each in zip(keys, found.plans, strict=True)}
+    result = predicted(model("llama-3.1-8b"), "h200x4", lower=["fp8"])
+    keys = [(plan.runner, plan.tensor_parallel_size, plan.weights) for plan in result.plans]
+    steps = {key: values(each)[("tpot", None, None)] for key, each in zip(keys, result.plans, strict=True)}
     sharded = [("megakernel", gpus, weights) for gpus in (1, 2, 4) for weights in ("bf16", "fp8")]
-    alone = [("kernels", 1, each) for each in ("bf16", "fp8")]
+    alone = [("kernels", 1, value) for value in ("bf16", "fp8")]
     alone += [(runner, 1, "bf16") for runner in ("compiled", "cuda_graphs")]
     assert [*steps] == sharded + alone
     assert 3.4 < steps["megakernel", 1, "bf16"] / steps["megakernel", 4, "bf16"] < 4
     assert 1.8 < steps["kernels", 1, "bf16"] / steps["kernels", 1, "fp8"] < 2
-    last = found.assumptions[-1]
+    last = result.assumptions[-1]
     assert "Beside these a layer of the megakernel takes 3.8 µs on 2 GPUs and 5.2 µs on 4 GPUs" in last
     indivisible = predicted(model("qwen2.5-1.5b"), "h200x4").plans
-    assert {each.tensor_parallel_size for each in indivisible} == {1, 2}  # two key-value heads
+    assert {item.tensor_parallel_size for item in indivisible} == {1, 2}  # two key-value heads
 
 
 def test_a_runner_that_cannot_serve_or_is_excluded_is_not_predicted():
-    assert "megakernel" not in {each.runner for each in predicted(gpu_class="b200").plans}
-    assert "megakernel" not in {each.runner for each in predicted(traffic={"batch": 16}).plans}
-    assert {each.runner for each in predicted(gpu_class="cpu", ceilings=CEILINGS).plans} == {"compiled"}
+    assert "megakernel" not in {plan.runner for plan in predicted(gpu_class="b200").plans}
+    assert "megakernel" not in {plan.runner for plan in predicted(traffic={"batch": 16}).plans}
+    assert {plan.runner for plan in predicted(gpu_class="cpu", ceilings=CEILINGS).plans} == {"compiled"}
     gemma = model("tiny-gemma", hidden_act="gelu", hidden_size=4096, intermediate_size=16384)
-    assert {each.runner for each in predicted(of=gemma).plans} == {"compiled", "cuda_graphs"}
+    assert {plan.runner for plan in predicted(of=gemma).plans} == {"compiled", "cuda_graphs"}
     without = {"constraints": {"exclude": ["megakernel_fp8", "kernels", "compiled_tuned", "cuda_graphs"]}}
-    found = {(each.runner, each.weights) for each in predicted(lower=["fp8"], **without).plans}
-    assert found == {("megakernel", "bf16"), ("kernels", "fp8"), ("compiled", "bf16")}
+    result = {(plan.runner, plan.weights) for plan in predicted(lower=["fp8"], **without).plans}
+    assert result == {("megakernel", "bf16"), ("kernels", "fp8"), ("compiled", "bf16")}
 
 
 def test_without_a_run_a_class_has_the_share_of_its_datasheet_that_an_h200_reaches():
     rates = {name: each for name, each in document("ceilings")["ceilings"][0].items() if name != "seconds"}
     measured = Ceilings.model_validate(rates)
-    known, guessed = (values(of(predicted(ceilings=each), "kernels")) for each in (measured, None))
+    known, guessed = (values(of(predicted(ceilings=value), "kernels")) for value in (measured, None))
     for figure in known:
         assert guessed[figure] == pytest.approx(known[figure], rel=0.01)
     h100 = values(of(predicted(gpu_class="h100"), "kernels"))
@@ -179,19 +181,19 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
     """Each constant is taken from a committed result, other than those whose errors are counted."""
     for name in ("llama-3.2-1b", "qwen2.5-1.5b"):
         rows = [row for row in document("decode-vllm-f357c07")["rows"] if row["case"]["model"] == name]
-        row = next(each for each in rows if (each["variant"], each["case"]["batch"]) == ("cuda_graphs", 1))
+        row = next(item for item in rows if (item["variant"], item["case"]["batch"]) == ("cuda_graphs", 1))
         profile = document(name)["results"]["profile"]
         bare = row["case"]["bytes_per_token"] / document("decode-vllm-f357c07")["ceilings"]["read_tbps"] / 1e9
         taken = (row["ms_per_token"] - bare) * 1e3 / (profile["launches"] / 64)
         assert taken == pytest.approx(KERNEL_US, rel=0.03)
     study = document("chain-study")
     assert study["pings"]["L2 relaxed, depth 3"]["quantiles"][2] / 1e3 == EXCHANGE_US
-    smallest = [each for each in _turns() if (each.model, each.prompt) in {("smollm2-135m", 96), ("smollm2-360m", 96)}]
-    assert all(abs(each.error) < 0.015 for each in smallest)
+    smallest = [turn for turn in _turns() if (turn.model, turn.prompt) in {("smollm2-135m", 96), ("smollm2-360m", 96)}]
+    assert all(abs(item.error) < 0.015 for item in smallest)
     assert len(smallest) == 4
     replayed = document("llama-3.2-1b")["results"]["profile"]["replayed"]
     for phase, steps, index in (("decode", 63, 0), ("prefill", 1, 1)):
-        launches = sum(each["launches"] or 0 for each in replayed if each["phase"] == phase)
+        launches = sum(item["launches"] or 0 for item in replayed if item["phase"] == phase)
         assert launches / steps / 16 == pytest.approx(pass_time.KERNELS["compiled"][index], abs=0.5)
     times = document("serve-megakernel")["change_over"]["token_ms"]
     further = (times["8"]["megakernel"] - times["1"]["megakernel"]) / 7 / 16 * 1e3
@@ -227,11 +229,11 @@ LARGER = {
 )
 def test_how_far_predictions_are_off_what_was_measured(runner, metric, most, usual):
     """At most, and in the median, over the committed results but those that the constants are taken from."""
-    found = [each for each in errors() if (each.runner, each.metric) == (runner, metric)]
-    off = [abs(each.error) for each in found]
-    assert all(abs(each.error) < LARGER.get((each.source, each.metric), most) for each in found)
+    result = [error for error in errors() if (error.runner, error.metric) == (runner, metric)]
+    off = [abs(item.error) for item in result]
+    assert all(abs(item.error) < LARGER.get((item.source, item.metric), most) for item in result)
     assert median(off) < usual
-    assert median(off) < median(abs(each.roofline_error) for each in found)
+    assert median(off) < median(abs(item.roofline_error) for item in result)
 
 
 @pytest.mark.parametrize(
@@ -247,10 +249,10 @@ def test_how_far_predictions_are_off_what_was_measured(runner, metric, most, usu
     ],
 )
 def test_what_is_not_predicted_has_a_sentence(changes, said):
-    found = predicted(**changes)
-    assert found.plans == []
-    assert said in " ".join(found.missing)
-    assert len(found.missing) == 1
+    result = predicted(**changes)
+    assert result.plans == []
+    assert said in " ".join(result.missing)
+    assert len(result.missing) == 1
 
 
 def test_clients_who_wait_and_other_traffic_leave_figures_out():
@@ -259,5 +261,5 @@ def test_clients_who_wait_and_other_traffic_leave_figures_out():
     assert "4 clients wait for each other" in clients.missing[0]
     open_loop = {"arrivals": {"kind": "poisson", "rate": 5}}
     poisson = predicted(traffic=open_loop, load={"most_users": 4})
-    assert all(each.users is None for each in poisson.plans[0].figures)
+    assert all(figure.users is None for figure in poisson.plans[0].figures)
     assert "traffic with arrivals" in poisson.missing[0]

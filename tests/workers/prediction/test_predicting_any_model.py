@@ -16,8 +16,8 @@ from workers.prediction.predict import primary_prediction
 def test_a_mixture_by_hand(batch):
     """Of 64 experts of OLMoE a token has 8, and eight tokens have 64 · (1 − (7/8)⁸) = 42 between them."""
     mixture = model("olmoe-1b-7b")
-    found = predicted(mixture, ceilings=CEILINGS, traffic={"batch": batch})
-    assert [each.runner for each in found.plans] == ["megakernel", "kernels", "compiled", "cuda_graphs"]
+    result = predicted(mixture, ceilings=CEILINGS, traffic={"batch": batch})
+    assert [plan.runner for plan in result.plans] == ["megakernel", "kernels", "compiled", "cuda_graphs"]
     expert, table, chosen = 16 * 3 * 1024 * 2048, 50_304 * 2048, 8
     shared = mixture.parameters - 64 * expert - table
     read = shared + 64 * (1 - (7 / 8) ** batch) * expert
@@ -25,18 +25,18 @@ def test_a_mixture_by_hand(batch):
     flops = batch * (2 * (shared + chosen * expert) + 4 * 2048 * 16 * 160)
     bare = (2 * read + cache) / 4e9 + flops / 500e9
     for runner, kernels in {"kernels": 16, "compiled": 26, "cuda_graphs": 94}.items():
-        step = values(of(found, runner))[("tpot", None, None)]
+        step = values(of(result, runner))[("tpot", None, None)]
         assert step - bare == pytest.approx(16 * kernels * KERNEL_US / 1e3)
-    step = values(of(found, "megakernel"))[("tpot", None, None)]
+    step = values(of(result, "megakernel"))[("tpot", None, None)]
     assert step - bare == pytest.approx(16 * (ROUTED_US + SEQUENCE_US * (batch - 1)) / 1e3)
     everything = 2 * (shared + 64 * expert) / 4e9
     rows = batch * 128
     taken = 2 * rows * (shared - table + chosen * expert) + 2 * batch * table + 4 * 2048 * 16 * rows * 128 / 2
-    first = values(of(found, "kernels"))[("ttft", None, None)]
+    first = values(of(result, "kernels"))[("ttft", None, None)]
     assert first == pytest.approx(everything + taken / 500e9 + 16 * 16 * KERNEL_US / 1e3, rel=1e-3)
-    said = " ".join(found.assumptions)
-    assert "8 of 64 experts evenly" in said
-    assert "a layer of the megakernel 8.6 µs" in said
+    text = " ".join(result.assumptions)
+    assert "8 of 64 experts evenly" in text
+    assert "a layer of the megakernel 8.6 µs" in text
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -45,23 +45,23 @@ def test_experts_in_fewer_bits_by_hand(batch):
     gpt-oss has 4.
     """
     gpt_oss, lower = model("gpt-oss-20b"), ("int8", "mxfp4", "fp8")
-    found = predicted(gpt_oss, ceilings=CEILINGS, lower=lower, traffic={"batch": batch})
-    others = {each.runner: each.weights for each in found.plans if each.runner not in ("kernels", "megakernel")}
+    result = predicted(gpt_oss, ceilings=CEILINGS, lower=lower, traffic={"batch": batch})
+    others = {plan.runner: plan.weights for plan in result.plans if plan.runner not in ("kernels", "megakernel")}
     assert set(others.values()) == {"bf16"}
     by_megakernel = {
-        each.weights: values(each)["tpot", None, None] for each in found.plans if each.runner == "megakernel"
+        plan.weights: values(plan)["tpot", None, None] for plan in result.plans if plan.runner == "megakernel"
     }
     assert [*by_megakernel] == ["bf16", "mxfp4"]
-    step = {each.weights: values(each)["tpot", None, None] for each in found.plans if each.runner == "kernels"}
+    step = {plan.weights: values(plan)["tpot", None, None] for plan in result.plans if plan.runner == "kernels"}
     assert [*step] == ["bf16", "int8", "mxfp4"]
     experts = 32 * (1 - (7 / 8) ** batch) * (24 * 3 * 2880 * 2880)
-    for each in (step, by_megakernel):
-        assert each["bf16"] - each["mxfp4"] == pytest.approx(
+    for value in (step, by_megakernel):
+        assert value["bf16"] - value["mxfp4"] == pytest.approx(
             (2 / 4e9 - 1 / (UNPACKED["mxfp4"] * 1e9)) * experts, rel=1e-3
         )
     others = gpt_oss.parameters - 32 * 24 * 3 * 2880 * 2880 - 201_088 * 2880
     assert step["bf16"] - step["int8"] == pytest.approx((2 - 17 / 16) * (experts + others) / 4e9, rel=1e-2)
-    dense = {each.weights for each in predicted(lower=lower).plans if each.runner == "kernels"}
+    dense = {plan.weights for plan in predicted(lower=lower).plans if plan.runner == "kernels"}
     assert dense == {"bf16", "int8", "fp8"}
 
 
@@ -86,22 +86,24 @@ def test_the_lm_head_of_a_checkpoint_in_fp8_is_predicted_in_16_bits(runner):
     [("qwen3-30b-a3b", 1, 0.05), ("olmoe-1b-7b", 1, 0.05), ("qwen3-30b-a3b", 8, 0.1), ("olmoe-1b-7b", 8, 0.15)],
 )
 def test_a_token_of_a_mixture_in_the_megakernel(name, batch, within):
-    found = values(of(predicted(model(name), traffic={"batch": batch}), "megakernel"))[("tpot", None, None)]
+    result = values(of(predicted(model(name), traffic={"batch": batch}), "megakernel"))[("tpot", None, None)]
     rows = document("experts")["rows"]
     wanted = {"model": name, "batch": batch, "variant": "no prefetch"}
     (row,) = [row for row in rows if wanted.items() <= row.items()]
-    assert abs(found / row["token_ms"] - 1) < within
+    assert abs(result / row["token_ms"] - 1) < within
 
 
 def test_a_mixture_is_predicted_of_the_runners_that_run_it():
     """Of 61 GB of weights an H200 holds the experts twice, an H100 not."""
-    found = {name: {each.runner for each in predicted(model("qwen3-30b-a3b"), name).plans} for name in ("h200", "h100")}
-    assert "megakernel" in found["h200"]
-    assert "megakernel" not in found["h100"]
+    result = {
+        name: {plan.runner for plan in predicted(model("qwen3-30b-a3b"), name).plans} for name in ("h200", "h100")
+    }
+    assert "megakernel" in result["h200"]
+    assert "megakernel" not in result["h100"]
     runners = {"compiled", "cuda_graphs"}
     for changed, gpu_class in ({}, "a100"), ({"clip_qkv": 8}, "h200"), ({"mlp_only_layers": [0]}, "h200"):
-        found = predicted(model("olmoe-1b-7b", **changed), gpu_class, lower=["fp8"])
-        assert {(each.runner, each.weights) for each in found.plans} == {(each, "bf16") for each in runners}
+        result = predicted(model("olmoe-1b-7b", **changed), gpu_class, lower=["fp8"])
+        assert {(plan.runner, plan.weights) for plan in result.plans} == {(runner, "bf16") for runner in runners}
 
 
 def test_an_encoder_by_hand():
@@ -110,10 +112,10 @@ def test_an_encoder_by_hand():
     config = sizes | {"type_vocab_size": 2}
     bert = encoder("bert", parameters, architectures=["BertForSequenceClassification"], **config)
     promise = {"objectives": [{"metric": "batch_latency", "limit": 100}], "traffic": {"batch": 8}}
-    found = predicted(bert, ceilings=CEILINGS, **promise)
+    result = predicted(bert, ceilings=CEILINGS, **promise)
     bare = 2 * (parameters - tables) / 4e9 + (2 * rows * (parameters - tables) + 4 * 768 * 12 * rows * 128) / 500e9
     for runner, kernels in {"compiled": 10, "cuda_graphs": 12}.items():
-        figures, ms = values(of(found, runner)), bare + 12 * kernels * KERNEL_US / 1e3
+        figures, ms = values(of(result, runner)), bare + 12 * kernels * KERNEL_US / 1e3
         assert figures[("batch_latency", None, None)] == figures[("e2e", None, None)] == pytest.approx(ms)
         assert figures[("throughput", None, None)] == pytest.approx(8e3 / ms)
     head = 30_522 * 768
@@ -132,15 +134,15 @@ def test_images_and_recordings_have_the_length_that_their_configuration_says():
     )
     assert large[("e2e", None, None)] > small[("e2e", None, None)]
     plan = of(predicted(encoder("vit", counted="images", image_size=224, **sides)), "cuda_graphs")
-    assert {each.unit for each in plan.figures} == {"ms", "images/s"}
+    assert {figure.unit for figure in plan.figures} == {"ms", "images/s"}
     sizes = {"d_model": 1280, "encoder_layers": 32, "decoder_layers": 4, "encoder_ffn_dim": 5120, "vocab_size": 51_866}
     sizes |= {"decoder_ffn_dim": 5120, "max_source_positions": 1500, "num_mel_bins": 128}
     whisper = values(of(predicted(encoder("whisper", 809_000_000, "other", "recordings", **sizes)), "cuda_graphs"))
     body = 32 * (4 * 1280**2 + 2 * 1280 * 5120) + 3 * 1280 * (256 + 1280) + 4 * 2 * 1280**2
     assert whisper[("e2e", None, None)] > 2 * 1500 * body / (0.8 * 989e9)
     without = {name: each for name, each in sizes.items() if name != "max_source_positions"}
-    said = predicted(encoder("whisper", 809_000_000, "other", "recordings", **without)).missing
-    assert "does not say how long the sequence is" in said[0]
+    text = predicted(encoder("whisper", 809_000_000, "other", "recordings", **without)).missing
+    assert "does not say how long the sequence is" in text[0]
 
 
 @pytest.mark.parametrize(
@@ -161,21 +163,21 @@ def test_a_configuration_without_sizes_has_one_sentence(family, config):
 
 
 def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
-    planned = [each for each in registry.variants("model") if each.in_plans]
-    assert {each.name for each in planned if each.name != "eager"} == set(VARIANTS)
-    for each in planned:
-        if each.name != "eager":
-            lower = each.options.get("weights")
-            runner = "cuda_graphs" if each.options.get("compile") is False else each.runner_name
-            assert VARIANTS[each.name] == (runner, lower)
+    planned = [item for item in registry.variants("model") if item.in_plans]
+    assert {item.name for item in planned if item.name != "eager"} == set(VARIANTS)
+    for item in planned:
+        if item.name != "eager":
+            lower = item.options.get("weights")
+            runner = "cuda_graphs" if item.options.get("compile") is False else item.runner_name
+            assert VARIANTS[item.name] == (runner, lower)
     lossy = {"lower": ["int8", "int4", "fp8", "nvfp4"], "gpu_class": "h200x4"}
     metrics = ("ttft", "ttf_n", "tpot", "itl", "e2e", "batch_latency", "throughput", "cost_per_mtok")
-    wanted = [{"metric": each, "limit": 9} | ({"n": 64} if each == "ttf_n" else {}) for each in metrics]
-    found = predicted(model("llama-3.1-8b"), objectives=wanted, **lossy)
-    objectives = [Objective.model_validate(each) for each in wanted]
+    wanted = [{"metric": metric, "limit": 9} | ({"n": 64} if metric == "ttf_n" else {}) for metric in metrics]
+    result = predicted(model("llama-3.1-8b"), objectives=wanted, **lossy)
+    objectives = [Objective.model_validate(item) for item in wanted]
 
     def primary(objective, variant, gpus=1):
-        return primary_prediction(objective, found, variant, "bf16", gpus, usd_per_hour=3.6 * gpus)
+        return primary_prediction(objective, result, variant, "bf16", gpus, usd_per_hour=3.6 * gpus)
 
     for objective in objectives:
         each = {name: primary(objective, name) for name in VARIANTS if "mxfp4" not in name}  # of experts alone
@@ -187,6 +189,6 @@ def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
         assert primary(objective, "megakernel", 4) is not None
         assert primary(objective, "kernels", 2) is None
         assert primary(objective, "eager") is None
-    rate, cost = (primary(objectives[metrics.index(each)], "kernels") for each in ("throughput", "cost_per_mtok"))
+    rate, cost = (primary(objectives[metrics.index(value)], "kernels") for value in ("throughput", "cost_per_mtok"))
     assert cost == pytest.approx(1e6 * 3.6 / 3600 / rate)
-    assert primary_prediction(objectives[-1], found, "kernels", "bf16") is None
+    assert primary_prediction(objectives[-1], result, "kernels", "bf16") is None

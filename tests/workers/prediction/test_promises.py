@@ -46,10 +46,10 @@ def refusal(objective, gpu="h200", of=None, precisions=("bf16",), **traffic) -> 
 def test_the_floor_by_hand_is_lower_only_where_rounded_weights_may_be_taken():
     weights, cache = 1_235_814_400 * 2, (128 + 32) * 2 * 16 * 8 * 64 * 2
     assert model().parameters == 1_235_814_400
-    said = refusal({"metric": "ttf_n", "n": 64, "limit": 30})
+    text = refusal({"metric": "ttf_n", "n": 64, "limit": 30})
     assert 64 * (weights + cache) / 4.8e12 * 1e3 == pytest.approx(33.03, abs=0.01)
-    assert "takes at least 33 ms in bf16" in said
-    assert said.startswith("TTF64 p50 of 30.0 ms is impossible on NVIDIA H200")
+    assert "takes at least 33 ms in bf16" in text
+    assert text.startswith("TTF64 p50 of 30.0 ms is impossible on NVIDIA H200")
     assert refusal({"metric": "ttf_n", "n": 64, "limit": 34}) == ""
     promise = {"metric": "ttf_n", "n": 64, "limit": 30}
     assert "in bf16" in refusal(promise, precisions=["bf16", "int8"])
@@ -97,11 +97,11 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     sla = Sla.model_validate(
         {"objectives": [{"metric": "tpot", "limit": limit}], "constraints": {"precisions": ["bf16"]}}
     )
-    found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, AvailableGpus({"h200x4"}))
-    assert found.endswith(said) if gpus_of(gpu) == 1 else said in found
-    assert bool(found) == bool(said)
+    result = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, AvailableGpus({"h200x4"}))
+    assert result.endswith(said) if gpus_of(gpu) == 1 else said in result
+    assert bool(result) == bool(said)
     indivisible = model("qwen2.5-1.5b")
-    one, four = (refusal({"metric": "tpot", "limit": 0.5}, gpu=each, of=indivisible) for each in ("h200", "h200x4"))
+    one, four = (refusal({"metric": "tpot", "limit": 0.5}, gpu=value, of=indivisible) for value in ("h200", "h200x4"))
     assert four == one.replace("NVIDIA H200", "4 NVIDIA H200"), "a model that does not divide has the floor of one"
 
 
@@ -112,15 +112,15 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
 def test_of_a_mixture_the_experts_of_one_token_are_a_floor(name, active):
     """As of the loaded model, which counts them tensor by tensor."""
     of = model(name)
-    found = request_case(of.config, of.parameters, "bf16", 1, 128, 64)
+    result = request_case(of.config, of.parameters, "bf16", 1, 128, 64)
     loaded = case_of_shapes(of.config, of.config["model_type"], "bf16", 1, 128, 64)
-    assert found == loaded
+    assert result == loaded
     embedding = of.config["vocab_size"] * of.config["hidden_size"]
-    assert found.parameters + embedding == pytest.approx(active, rel=0.005)
-    floor = found.bytes_per_token / GPUS["h200"].memory_tbps / 1e9
-    said = refusal({"metric": "tpot", "limit": 0.98 * floor}, of=of)
-    assert "in bf16, reading the weights of its experts once a token" in said
-    assert "GPUs that divide the model" in said
+    assert result.parameters + embedding == pytest.approx(active, rel=0.005)
+    floor = result.bytes_per_token / GPUS["h200"].memory_tbps / 1e9
+    text = refusal({"metric": "tpot", "limit": 0.98 * floor}, of=of)
+    assert "in bf16, reading the weights of its experts once a token" in text
+    assert "GPUs that divide the model" in text
     assert refusal({"metric": "tpot", "limit": 1.02 * floor}, of=of) == ""
 
 
@@ -161,10 +161,12 @@ def test_what_was_measured_on_an_h200_lies_above_its_floor_and_not_far():
     shares = []
     for row in rows:
         case, of = row["case"], model(row["case"]["model"])
-        found = request_case(of.config, of.parameters, *(case[key] for key in ("weights", "batch", "prompt", "tokens")))
-        floor = peak_floor_ms(found, GPUS["h200"])
-        assert exceeds_peak(found, row["ms"], GPUS["h200"]) is None
-        assert exceeds_peak(found, 0.99 * floor, GPUS["h200"])
+        result = request_case(
+            of.config, of.parameters, *(case[key] for key in ("weights", "batch", "prompt", "tokens"))
+        )
+        floor = peak_floor_ms(result, GPUS["h200"])
+        assert exceeds_peak(result, row["ms"], GPUS["h200"]) is None
+        assert exceeds_peak(result, 0.99 * floor, GPUS["h200"])
         shares.append(floor / row["ms"])
     assert 0.8 < max(shares) < 1
 
@@ -181,6 +183,6 @@ def test_what_was_measured_on_an_h200_lies_above_its_floor_and_not_far():
 def test_it_says_why_a_run_takes_several_gpus(limit, gpu, classes, said):
     objective = {"metric": "tpot", "percentile": 50, "limit": limit}
     sla = Sla.model_validate({"objectives": [objective], "constraints": {"precisions": ["bf16"]}})
-    found = why_several(sla, model("llama-3.1-8b"), gpu, classes, AvailableGpus())
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
+    result = why_several(sla, model("llama-3.1-8b"), gpu, classes, AvailableGpus())
+    assert result.startswith(said)
+    assert bool(result) == bool(said)

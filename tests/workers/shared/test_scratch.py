@@ -32,8 +32,8 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
         "if not os.fork():\n  sys.exit()\n"
         "os.wait()\nprint(d.exists())"
     )
-    said = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3], text=True)
-    assert said == "True\n"
+    text = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3], text=True)
+    assert text == "True\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -39,13 +39,13 @@ def uploaded(saved: Path, tmp_path: Path, config: dict | None = None, change=Non
     if change:
         change(tensors)
     save_file(tensors, model_dir / "model.safetensors", metadata={"format": "pt"})
-    found = config or json.loads((saved / "config.json").read_text())
-    (model_dir / "config.json").write_text(json.dumps(found))
+    result = config or json.loads((saved / "config.json").read_text())
+    (model_dir / "config.json").write_text(json.dumps(result))
     files = tuple(
         ModelFile(path=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), size=path.stat().st_size)
         for path in sorted(model_dir.iterdir())
     )
-    document = stage_input("admit", manifest(found, generated=False, files=files))
+    document = stage_input("admit", manifest(result, generated=False, files=files))
     return document, Context(model_dir, tmp_path, seconds=30)
 
 
@@ -263,5 +263,5 @@ def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
         document = stage_input("admit", manifest(config), constraints=allowed | generated)
         document = document.model_copy(update={"ceilings": {"cpu": ceilings}})
         result = admit.run(document, context_of(config, tmp_path))
-        assert [each.weights for each in result.predicted.plans] == weights
+        assert [plan.weights for plan in result.predicted.plans] == weights
         assert result.predicted.basis == "modelled"

@@ -156,7 +156,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(context, monkeypatch, runner, said):
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{runner}")
-    trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
+    trial = next(item for item in composed(context, []).trials if item.label == "megakernel")
     assert (trial.gate, trial.primary, trial.chosen) == ("fail", None, False)
     assert said in trial.reason
 
@@ -214,14 +214,14 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
 def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.NoForward")
     context, document = context_of(EMBEDDER, tmp_path, 20), documents("verify", EMBEDDER)
-    model, said = load(document, context), "Its answer to a timed request differs from "
+    model, text = load(document, context), "Its answer to a timed request differs from "
     times, plan = TrialTimeouts(60, 0.2), of_cheat(document)
     trial = TrialRunner(document).attempt("cheat", plan, lambda: NoForward(model), times, lossy=False)
     assert trial.gate == "fail"
-    assert trial.reason.startswith(f"{said}its own output by 100.0%")
+    assert trial.reason.startswith(f"{text}its own output by 100.0%")
     result = verify.run(composed_with(plan, document), context)
     assert not result.recommended
-    assert result.refusal.startswith(f"{said}the model's by 100.0%")
+    assert result.refusal.startswith(f"{text}the model's by 100.0%")
 
 
 def test_a_request_faster_than_the_memory_can_be_read_is_refused(context):

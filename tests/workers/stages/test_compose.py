@@ -51,8 +51,8 @@ ALLOWED = {"precisions": ["fp32", "int8"], "allow_unverified_quality": True}
 
 
 def test_whole_models_and_parts_are_tried_and_explained(context):
-    said = []
-    context._listener = said.append
+    messages = []
+    context._listener = messages.append
     candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
     result = composed(context, candidates, constraints=ALLOWED)
     labelled = by_label(result)
@@ -72,12 +72,12 @@ def test_whole_models_and_parts_are_tried_and_explained(context):
     (op,) = plan.ops
     assert (op.variant, op.evidence_id, op.case["weights"]) == ("int8_dynamic_cpu", "int8_dynamic_cpu-int8-1", "int8")
     assert Plan.model_validate(result.plan).runner == "eager"
-    assert [line.partial for line in said if line.partial][-1]["eager"].endswith(" ms")
+    assert [line.partial for line in messages if line.partial][-1]["eager"].endswith(" ms")
 
 
 def test_lower_precision_of_the_whole_model_is_tried_where_allowed(context, monkeypatch):
     compared, real = [], compose.reference_of
-    monkeypatch.setattr(compose, "reference_of", lambda *given: compared.append(given[-1]) or real(*given))
+    monkeypatch.setattr(compose, "reference_of", lambda *args: compared.append(args[-1]) or real(*args))
     allowed = ALLOWED | {"precisions": ["fp32", "bf16"]}
     trial = by_label(composed(context, [], constraints=allowed))["eager in bf16"]
     assert (trial.gate, trial.plan["dtype"]) == ("pass", "bf16")
@@ -123,12 +123,12 @@ def kernels_candidates():
     names = {"linear": "torch_linear", "attention": "sdpa_math", "step_attention": "torch_step_attention"}
     names |= {"rmsnorm": "torch_rmsnorm", "gated": "torch_gated", "lm_head": "torch_lm_head"}
     fused = ("residual", "rmsnorm_scale")
-    found = []
-    for case in (each for each in cases if each.op in names):
+    result = []
+    for case in (item for item in cases if item.op in names):
         ms = 0.1 if case.op == "rmsnorm" else 1.0 if getattr(case, "epilogue", "") in fused else 2.0
         facts = {"id": case.key, "op": case.op, "case": case.model_dump(), "variant": names[case.op]}
-        found.append(Candidate(gate="pass", ms=ms, ms_low=ms, ms_high=ms, **facts))
-    return found
+        result.append(Candidate(gate="pass", ms=ms, ms_low=ms, ms_high=ms, **facts))
+    return result
 
 
 def test_a_plan_is_composed_of_what_was_explored(context, composing, monkeypatch):
@@ -136,7 +136,7 @@ def test_a_plan_is_composed_of_what_was_explored(context, composing, monkeypatch
     sentences = []
     context._listener = sentences.append
     result = composed(context, kernels_candidates())
-    trial = next(each for each in result.trials if each.label.startswith("kernels"))
+    trial = next(item for item in result.trials if item.label.startswith("kernels"))
     assert trial.gate == "pass", trial.reason
     assert trial.build_seconds is not None
     plan = Plan.model_validate(trial.plan)
@@ -144,7 +144,7 @@ def test_a_plan_is_composed_of_what_was_explored(context, composing, monkeypatch
     assert all(op.evidence_id for op in plan.ops)
     assert {op.op for op in plan.ops} >= {"linear", "attention", "step_attention", "lm_head"}
     assert {op.case["epilogue"] for op in plan.ops if op.op == "linear"} >= {"residual", "rmsnorm_scale"}
-    assert not any("+" in each.label for each in result.trials)
+    assert not any("+" in item.label for item in result.trials)
     (predicted,) = [line.message for line in sentences if "predicted" in line.message]
     assert trial.label in predicted
     assert "1.25 ms" in predicted
@@ -163,10 +163,10 @@ def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing,
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", "kernels.runners.kernels_runner.KernelsRunner")
     chosen = []
     real = kernels_plan.choose_ops
-    monkeypatch.setattr(kernels_plan, "choose_ops", lambda *given: chosen.append(given) or real(*given))
-    found = {trial.label.split(":")[0]: trial for trial in composed(context, kernels_candidates()).trials}
-    assert found["megakernel"].gate == "pass", found["megakernel"].reason
-    mega, whole = (Plan.model_validate(found[name].plan).ops for name in ("megakernel", "kernels"))
+    monkeypatch.setattr(kernels_plan, "choose_ops", lambda *args: chosen.append(args) or real(*args))
+    result = {trial.label.split(":")[0]: trial for trial in composed(context, kernels_candidates()).trials}
+    assert result["megakernel"].gate == "pass", result["megakernel"].reason
+    mega, whole = (Plan.model_validate(result[name].plan).ops for name in ("megakernel", "kernels"))
     queries = bucket(stage_input("compose").workload.traffic.prompt_tokens)
     assert mega
     assert all(op in whole and op.evidence_id for op in mega)
@@ -188,7 +188,7 @@ def test_a_build_is_ended_when_the_stages_time_is_over(context, monkeypatch):
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.Endless")
     monkeypatch.setattr(compose, "GRACE_SECONDS", 0.5)
 
-    def nearly_over(*given):
+    def nearly_over(*args):
         monkeypatch.setattr(context, "_deadline", time.monotonic() + 1)
         return []
 
@@ -233,7 +233,7 @@ def test_a_whole_model_of_lower_precision_is_tried_where_allowed(context, monkey
     registry.variants()
     monkeypatch.setitem(registry._variants, "planted_rounded", PlantedRounded())
     compared = []
-    monkeypatch.setattr(trials, "token_fidelity", lambda known, own, *given: compared.append(own.shape) or ("pass", ""))
+    monkeypatch.setattr(trials, "token_fidelity", lambda known, own, *args: compared.append(own.shape) or ("pass", ""))
     allowed = {"precisions": ["fp32", "fp8"], "allow_unverified_quality": True}
     for changes, said in (
         ({"precisions": ["fp32", "int8"]}, "not among the precisions"),
@@ -274,7 +274,7 @@ def test_parts_that_spoil_the_model_or_cannot_run_are_refused(context, monkeypat
     ):
         monkeypatch.setitem(registry._variants, name, part)
         result = composed(context, [candidate("torch_linear", 2.0), candidate(name, 1.0)])
-        trial = next(each for each in result.trials if name in each.label)
+        trial = next(item for item in result.trials if name in item.label)
         assert trial.gate == gate
         assert trial.reason.startswith(said)
-        assert next(each for each in result.trials if each.chosen).label == "eager"
+        assert next(item for item in result.trials if item.chosen).label == "eager"

@@ -29,6 +29,6 @@ Path("out.json").write_text(json.dumps(found))
 
 
 def test_a_confined_process_sends_load_from_two_within_its_own_network(outside: Path) -> None:
-    found = json.loads(confined_python(outside, ["given"], {"given.py": CODE}, loopback=True))
-    if found["network"]:  # the machine that runs the tests may allow none
-        assert (found["tokens"], found["processes"]) == ([4] * 12, 2)
+    result = json.loads(confined_python(outside, ["given"], {"given.py": CODE}, loopback=True))
+    if result["network"]:  # the machine that runs the tests may allow none
+        assert (result["tokens"], result["processes"]) == ([4] * 12, 2)

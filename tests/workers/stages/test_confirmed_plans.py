@@ -37,9 +37,9 @@ class SlowRunner(EagerRunner):
     def __init__(self, model, options=None, ops=None) -> None:
         super().__init__(model, options)
 
-    def generate(self, *given, **more):
+    def generate(self, *args, **kwargs):
         self.sleep(self.PAUSE)
-        return super().generate(*given, **more)
+        return super().generate(*args, **kwargs)
 
 
 class HalfAsSlowRunner(SlowRunner):
@@ -88,45 +88,45 @@ def verified(document: StageInput, context: Context, seconds: float = 60) -> tup
 
 
 def confirmed(found: VerifyResult) -> dict[str, bool]:
-    return {each.label: each.confirmed for each in found.checks}
+    return {check.label: check.confirmed for check in found.checks}
 
 
 def test_a_plan_that_verify_finds_slower_gives_way_to_what_runs_today(context):
-    found, results = verified(document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2)), context)
-    assert not found.recommended
-    assert found.plan["runner"] == "eager"
-    assert found.speedup is None
-    assert found.checks[0].speedup.ratio.value < 1
-    assert re.search(r"With what runs today the SLA is .* No change is recommended. “megakernel in", found.sentence)
-    assert found.outcomes[0].before == found.outcomes[0].after
+    result, results = verified(document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2)), context)
+    assert not result.recommended
+    assert result.plan["runner"] == "eager"
+    assert result.speedup is None
+    assert result.checks[0].speedup.ratio.value < 1
+    assert re.search(r"With what runs today the SLA is .* No change is recommended. “megakernel in", result.sentence)
+    assert result.outcomes[0].before == result.outcomes[0].after
     assert plans.chosen_trial(results).label == "eager in fp32"
     assert "50.00x" not in plans.why(results)
-    slower = next(each for each in plans.rank_trials(results) if each.label == "megakernel in fp32")
+    slower = next(trial for trial in plans.rank_trials(results) if trial.label == "megakernel in fp32")
     assert slower.reason.startswith("Not confirmed by verify. ")
 
 
 def test_the_same_plan_before_and_after_has_no_ratio(context):
     document, words = document_of(0, ("eager", "fp32", 20), baseline_runner="vllm", load={}), "generate of transformers"
-    found, _ = verified(document, context)
-    assert not found.recommended
-    assert found.speedup is None
-    assert found.checks[0].speedup is None
-    assert f"faster than {words}." in found.sentence
-    assert f"With {words} the SLA is " in found.sentence
-    priced = price(document.workload, document.prices, "cpu", found, document.model)
+    result, _ = verified(document, context)
+    assert not result.recommended
+    assert result.speedup is None
+    assert result.checks[0].speedup is None
+    assert f"faster than {words}." in result.sentence
+    assert f"With {words} the SLA is " in result.sentence
+    priced = price(document.workload, document.prices, "cpu", result, document.model)
     assert priced.before_after_ratio is None
     assert "tokens per dollar" not in priced.sentence
 
 
 def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
     trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
-    found, results = verified(document_of(1, *trials, constraints=STRICT), context, seconds=240)
-    assert confirmed(found) == {"eager in bf16": False, "eager in fp32": True}
-    assert "not acceptable" in found.checks[0].reason
-    assert found.recommended
-    assert found.plan["dtype"] == "fp32"
-    assert found.quality.acceptable
-    assert found.verdict == "met"
+    result, results = verified(document_of(1, *trials, constraints=STRICT), context, seconds=240)
+    assert confirmed(result) == {"eager in bf16": False, "eager in fp32": True}
+    assert "not acceptable" in result.checks[0].reason
+    assert result.recommended
+    assert result.plan["dtype"] == "fp32"
+    assert result.quality.acceptable
+    assert result.verdict == "met"
     assert plans.chosen_trial(results).label == "eager in fp32"
 
 
@@ -141,16 +141,16 @@ def cheap(monkeypatch) -> StageInput:
 
 
 def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(context, cheap):
-    found, results = verified(cheap, context, seconds=240)
-    assert found.verdict == "met"
-    assert found.plan["runner"] == "eager"
-    assert confirmed(found) == {"megakernel in fp32": False, "eager in fp32": True}
-    assert "eager in fp32 stands instead" in found.checks[0].reason
+    result, results = verified(cheap, context, seconds=240)
+    assert result.verdict == "met"
+    assert result.plan["runner"] == "eager"
+    assert confirmed(result) == {"megakernel in fp32": False, "eager in fp32": True}
+    assert "eager in fp32 stands instead" in result.checks[0].reason
     assert "cheapest" not in plans.why(results)
 
 
 def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stands(context, monkeypatch, cheap):
-    def process(name: str, task: VerifyTask, *given) -> SimpleNamespace:
+    def process(name: str, task: VerifyTask, *args) -> SimpleNamespace:
         wrong = "Wrong ids." if task.plan.runner == "eager" else ""
         sides = {"before": served(600, 10, 8), "after": served(310, 10, 8)}
         return further_process(Result(environment=ENVIRONMENT, refusal=wrong, **sides))
@@ -220,9 +220,9 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
     monkeypatch.setattr(confirmation, "CLEARLY_FASTER", 1000)
     result = in_processes(document, context, monkeypatch, FASTER)
-    assert [each.pairs for each in result.speedup.processes][1:] == [10] * 5
+    assert [process.pairs for process in result.speedup.processes][1:] == [10] * 5
     assert result.outcomes[0].requests == len(result.after[0].samples) >= 20 + 5 * 10
-    assert len(result.before[0].samples) == sum(each.pairs for each in result.speedup.processes)
+    assert len(result.before[0].samples) == sum(process.pairs for process in result.speedup.processes)
     assert "over 6 processes, 5 of them fresh)" in result.sentence
     assert result.recommended
     assert result.served_ids.tokens == 16 * 8 + 5 * 80
@@ -230,18 +230,18 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
 
 
 def test_fewer_processes_of_a_slow_plan_have_as_many_pairs_together():
-    slow, quick = (SimpleNamespace(further_pairs=each, process_seconds=lambda context: 10.0) for each in (2, 7))
-    left = [SimpleNamespace(seconds_left=each) for each in (31, 29)]
-    pairs = [confirmation.PlanMeasurement.pairs_in(each, context) for each in (slow, quick) for context in left]
+    slow, quick = (SimpleNamespace(further_pairs=value, process_seconds=lambda context: 10.0) for value in (2, 7))
+    left = [SimpleNamespace(seconds_left=value) for value in (31, 29)]
+    pairs = [confirmation.PlanMeasurement.pairs_in(value, context) for value in (slow, quick) for context in left]
     assert pairs == [2, 3, 7, 7]
 
 
 def test_a_plan_that_further_processes_contradict_is_not_confirmed(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    found = in_processes(document, context, monkeypatch, Alternation(served(20, 10, 8), served(200, 10, 8)))
-    assert not found.recommended
-    assert found.speedup is None
-    assert not found.checks[0].confirmed
-    assert len(found.checks[0].speedup.processes) == 6
-    assert (found.profile, found.no_profile) == (None, "")
-    assert found.outcomes[0].before == found.outcomes[0].after
+    result = in_processes(document, context, monkeypatch, Alternation(served(20, 10, 8), served(200, 10, 8)))
+    assert not result.recommended
+    assert result.speedup is None
+    assert not result.checks[0].confirmed
+    assert len(result.checks[0].speedup.processes) == 6
+    assert (result.profile, result.no_profile) == (None, "")
+    assert result.outcomes[0].before == result.outcomes[0].after

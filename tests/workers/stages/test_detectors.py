@@ -24,14 +24,14 @@ class MovesBoxes(EagerRunner):
     """Its logits of the classes are honest; the boxes are all moved by a third of the image."""
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        found = super().logits(ids)
-        found[..., -4:-2] += 1 / 3
-        return found
+        result = super().logits(ids)
+        result[..., -4:-2] += 1 / 3
+        return result
 
     def encode(self, ids: torch.Tensor) -> Generation:
-        found = super().encode(ids)
-        found.output[..., -4:-2] += 1 / 3
-        return found
+        result = super().encode(ids)
+        result.output[..., -4:-2] += 1 / 3
+        return result
 
 
 def prepared(folder, config, cheat):
@@ -68,9 +68,9 @@ class LabelsARow(EagerRunner):
     """Each pixel of an image's first row has another label than the model's; all others are the model's."""
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        found = super().logits(ids)
-        found[:, 0] = found[:, 0].roll(1, -1)
-        return found
+        result = super().logits(ids)
+        result[:, 0] = result[:, 0].roll(1, -1)
+        return result
 
 
 def test_the_labels_of_pixels_are_judged_image_by_image(tmp_path):

@@ -32,7 +32,7 @@ def test_floors_count_the_experts_that_have_rows(tmp_path: Path) -> None:
     assert "8 experts" in step.shapes
     assert rows["linear router", "decode"].flops == pytest.approx(2 * LAYERS * count * 8 * HIDDEN)
     assert ("routing", "decode") in rows
-    assert not [each.op for each in result.rows if "(Qwen3Moe" in each.op]
+    assert not [item.op for item in result.rows if "(Qwen3Moe" in item.op]
 
 
 def test_a_kernels_plan_is_made_of_it_and_served_and_in_no_lower_precision_but_int8() -> None:
@@ -42,23 +42,23 @@ def test_a_kernels_plan_is_made_of_it_and_served_and_in_no_lower_precision_but_i
     plain = {(case.rows, case.n, case.k) for case in wanted if not case.gathers}
     assert plain == {(CHOSEN * tokens, n, k) for tokens in (1, 64) for n, k in ((192, 128), (128, 96))}
     constraints = document.workload.constraints
-    lossy = {each.weights for case in wanted for each in explore.lossy_cases(case, constraints, document.model)[0]}
+    lossy = {item.weights for case in wanted for item in explore.lossy_cases(case, constraints, document.model)[0]}
     assert lossy == {"int8"}
     assert kernels_plan.own_precision(next(iter(wanted)).model_copy(update={"weights": "int8"})) in wanted
     assert kernels_plan.why_unrounded(model, "kernels_int8") == ""
     assert "no lower precision but int8" in kernels_plan.why_unrounded(model, "kernels_fp8")
     served = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32")
-    found, why = serving_of(served, stage_input("verify", manifest(CONFIG)))
-    assert found is not None, why
+    result, why = serving_of(served, stage_input("verify", manifest(CONFIG)))
+    assert result is not None, why
 
 
 def test_a_step_without_variants_takes_no_product_whose_host_reads_the_rows() -> None:
     cases = [GroupedCase(rows=2, experts=8, n=192, k=128), GatedCase(m=2, n=96)]
     named = zip(cases, ("grouped_hopper", "gated_triton"), strict=True)
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant=variant) for case, variant in named]
-    found = steps.cumulative_plans(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
-    assert [name for name, _ in found] == [steps.RUNNER, "products", "norms and gates"]
-    assert [op.variant for op in found[0][1].ops] == ["torch_gated"]
+    result = steps.cumulative_plans(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
+    assert [name for name, _ in result] == [steps.RUNNER, "products", "norms and gates"]
+    assert [op.variant for op in result[0][1].ops] == ["torch_gated"]
 
 
 HYENA = catalogue.entry("tiny-striped-hyena")[0] | {"num_hidden_layers": 2, "attn_layer_idxs": [1]}
@@ -75,11 +75,11 @@ def test_a_long_convolution_is_a_case_whose_variant_gets_a_verdict(tmp_path: Pat
         setattr(results, name, stage.run(stage_input(name, model, results, **traffic), context))
     (row,) = (row for row in results.profile.rows if row.op == "convolution long_filter")
     assert (row.phase, row.calls, row.flops) == ("prefill", 1, pytest.approx(case.flops))
-    listed = [each for each in results.profile.cases if each["op"] == "fft_conv"]
-    assert {case_from.validate_python(each["case"]) for each in listed} == {case, short}
-    assert {each["per_request"] for each in listed} == {1}
+    listed = [item for item in results.profile.cases if item["op"] == "fft_conv"]
+    assert {case_from.validate_python(item["case"]) for item in listed} == {case, short}
+    assert {item["per_request"] for item in listed} == {1}
     document = stage_input("explore", model, results, **traffic)
-    assert {case, short} <= {each.case for each in explore.wanted_cases(document, results.profile)[0]}
+    assert {case, short} <= {item.case for item in explore.wanted_cases(document, results.profile)[0]}
     planned = {"torch_fft": case, "torch_conv1d": short}
     ops = [PlannedOp(op=each.op, case=each.model_dump(), variant=name) for name, each in planned.items()]
     plan = Plan(model_digest=model.digest, gpu="cpu", runner="eager", dtype="fp32", ops=ops)

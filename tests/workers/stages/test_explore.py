@@ -26,8 +26,8 @@ def profile(*rows):
     return ProfileResult(environment=ENVIRONMENT, ceilings=CEILINGS, cases=list(rows), **facts)
 
 
-def row(case, calls, **more):
-    return {"op": case.op, "case": case.model_dump(), "per_request": calls} | more
+def row(case, calls, **kwargs):
+    return {"op": case.op, "case": case.model_dump(), "per_request": calls} | kwargs
 
 
 @pytest.fixture(autouse=True)
@@ -45,36 +45,36 @@ def explored(context, rows, **sla):
 
 
 def test_every_offered_variant_is_a_candidate_with_a_reason(context):
-    said = []
-    context._listener = said.append
+    messages = []
+    context._listener = messages.append
     result = explored(context, [row(ATTENTION, 2), row(DECODE, 56), row(PROMPT, 8)])
     assert result.ceilings == CEILINGS
     assert result.environment.gpu_class == "cpu"
-    cases = list(dict.fromkeys(str(each.case | {"weights": ""}) for each in result.candidates))
+    cases = list(dict.fromkeys(str(candidate.case | {"weights": ""}) for candidate in result.candidates))
     assert len(cases) == 3
-    assert all(each.reason for each in result.candidates)
+    assert all(candidate.reason for candidate in result.candidates)
     for op in ("linear", "attention"):
-        names = {each.variant for each in result.candidates if each.op == op}
+        names = {candidate.variant for candidate in result.candidates if candidate.op == op}
         assert len(names) >= 3
-    timed = [each for each in result.candidates if each.gate == "pass"]
-    assert all(each.ms and each.ms_low <= each.ms <= each.ms_high and each.error is not None for each in timed)
-    refused = {each.variant: each.reason for each in result.candidates if each.gate == "refused"}
+    timed = [candidate for candidate in result.candidates if candidate.gate == "pass"]
+    assert all(item.ms and item.ms_low <= item.ms <= item.ms_high and item.error is not None for item in timed)
+    refused = {candidate.variant: candidate.reason for candidate in result.candidates if candidate.gate == "refused"}
     assert refused["sdpa_cudnn"].startswith("device is CPU")
     assert "allow_unverified_quality" in refused["int8_dynamic_cpu"]
-    chosen = [each for each in result.candidates if each.chosen]
+    chosen = [candidate for candidate in result.candidates if candidate.chosen]
     assert len(chosen) == 3
-    assert sum(each.per_request for each in chosen) == 66
-    assert said[-1].fraction == 1
-    assert said[-2].partial["candidates timed"] == "2"
+    assert sum(item.per_request for item in chosen) == 66
+    assert messages[-1].fraction == 1
+    assert messages[-2].partial["candidates timed"] == "2"
 
 
 def test_lossy_variants_are_timed_when_the_workload_allows_them(context):
     constraints = {"precisions": ["fp32", "int8"], "allow_unverified_quality": True}
     result = explored(context, [row(PROMPT, 8)], constraints=constraints)
-    found = next(each for each in result.candidates if each.variant == "int8_dynamic_cpu")
-    assert found.gate == "pass"
-    assert found.case["weights"] == "int8"
-    assert found.ms
+    outcome = next(candidate for candidate in result.candidates if candidate.variant == "int8_dynamic_cpu")
+    assert outcome.gate == "pass"
+    assert outcome.case["weights"] == "int8"
+    assert outcome.ms
 
 
 @pytest.mark.parametrize(
@@ -98,21 +98,21 @@ def test_lower_precision_needs_permission(constraints, generated, said):
 def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
     unknown = {"op": "convolution", "case": {"op": "convolution"}, "per_request": 3}
     rows = [row(DECODE, 10), row(PROMPT, 1, ms=50.0), row(DECODE, 5), unknown, {"op": "idle"}]
-    found = explore.read_cases(rows, CEILINGS)
-    assert [each.case for each in found] == [PROMPT, DECODE]
-    assert [each.per_request for each in found] == [1, 15]
-    assert found[0].ms == 50.0
+    result = explore.read_cases(rows, CEILINGS)
+    assert [item.case for item in result] == [PROMPT, DECODE]
+    assert [item.per_request for item in result] == [1, 15]
+    assert result[0].ms == 50.0
 
 
 def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
     document = stage_input("explore", manifest(TINY | {"dtype": "bfloat16"}), gpu_class="h200")
-    found = explore.composed_cases(kernels_plan.cases(document), CEILINGS)
-    linear = [each.case for each in found if isinstance(each.case, LinearCase)]
+    result = explore.composed_cases(kernels_plan.cases(document), CEILINGS)
+    linear = [item.case for item in result if isinstance(item.case, LinearCase)]
     assert {(case.n, case.k) for case in linear if case.epilogue == "rmsnorm_scale"} == {(128, 64), (256, 64)}
     assert {case.m for case in linear} == {1, 64}
     assert {"swiglu", "rmsnorm_scale_swiglu", "residual", "none"} <= {case.epilogue for case in linear}
-    assert {each.case.op for each in found} >= {"attention", "step_attention", "lm_head", "rmsnorm", "rope"}
-    assert [each.ms for each in found] == sorted((each.ms for each in found), reverse=True)
+    assert {item.case.op for item in result} >= {"attention", "step_attention", "lm_head", "rmsnorm", "rope"}
+    assert [item.ms for item in result] == sorted((item.ms for item in result), reverse=True)
     excluded = stage_input("explore", gpu_class="h200", constraints={"exclude": ["kernels"]})
     assert kernels_plan.cases(excluded) == kernels_plan.cases(stage_input("explore")) == {}
     # A model_type that transformers does not know shows that no model is built: building it raises ValueError.
@@ -124,13 +124,13 @@ def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
 
 def test_excluded_variants_are_not_tried_and_none_without_time_or_a_profile(context):
     result = explored(context, [row(ATTENTION, 2)], constraints={"exclude": ["sdpa_math"]})
-    assert "sdpa_flash" in {each.variant for each in result.candidates}
-    assert "sdpa_math" not in {each.variant for each in result.candidates}
+    assert "sdpa_flash" in {candidate.variant for candidate in result.candidates}
+    assert "sdpa_math" not in {candidate.variant for candidate in result.candidates}
     context._deadline = 0
     result = explored(context, [row(DECODE, 56)])
-    tried = [each for each in result.candidates if each.variant == "torch_linear"]
+    tried = [candidate for candidate in result.candidates if candidate.variant == "torch_linear"]
     assert (tried[0].gate, tried[0].late) == ("refused", True)
-    assert not any(each.chosen for each in result.candidates)
+    assert not any(candidate.chosen for candidate in result.candidates)
     with pytest.raises(StageError, match="profile stage"):
         explore.run(stage_input("explore"), context)
     assert set(TimedVariant.model_fields) <= set(Candidate.model_fields)

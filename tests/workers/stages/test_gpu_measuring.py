@@ -21,13 +21,13 @@ def gpu_class():
 
 def test_kernels_are_attributed_in_eager_and_under_cuda_graphs(context, gpu_class):
     document = stage_input("profile", gpu_class=gpu_class, baseline_runner="compiled", **SHAPE)
-    found = profile.run(document, context)
-    assert found.attributed_share >= 0.95
-    assert found.replayed_share >= 0.95
-    assert {row.phase for row in found.replayed if row.bound != "idle"} == {"prefill", "decode"}
-    linear = [row for row in found.replayed if row.op.startswith("linear") and row.phase == "decode"]
+    result = profile.run(document, context)
+    assert result.attributed_share >= 0.95
+    assert result.replayed_share >= 0.95
+    assert {row.phase for row in result.replayed if row.bound != "idle"} == {"prefill", "decode"}
+    linear = [row for row in result.replayed if row.op.startswith("linear") and row.phase == "decode"]
     assert linear
-    assert found.environment.telemetry.sm_mhz_median is None or found.environment.telemetry.sm_mhz_median > 100
+    assert result.environment.telemetry.sm_mhz_median is None or result.environment.telemetry.sm_mhz_median > 100
 
 
 def test_a_compiled_plan_is_verified_against_eager(context, gpu_class):
@@ -36,7 +36,7 @@ def test_a_compiled_plan_is_verified_against_eager(context, gpu_class):
     environment = profile.run(stage_input("profile", gpu_class=gpu_class, **SHAPE), context).environment
     plan = Plan(model_digest=model.digest, gpu=gpu_class, runner="compiled", dtype="bf16")
     results.compose = ComposeResult(environment=environment, trials=[], plan=plan.model_dump())
-    found = verify.run(stage_input("verify", model, results, gpu_class=gpu_class, **SHAPE), context)
-    assert found.verdict == "met", found.sentence
-    assert found.speedup.ratio.value > 1
-    assert found.quality.tokens >= 4096
+    result = verify.run(stage_input("verify", model, results, gpu_class=gpu_class, **SHAPE), context)
+    assert result.verdict == "met", result.sentence
+    assert result.speedup.ratio.value > 1
+    assert result.quality.tokens >= 4096

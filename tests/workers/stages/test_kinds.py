@@ -96,47 +96,49 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_throughput_price_and_report_count_what_the_model_gives(name):
-    (found, page), (counted, a_request) = run_of(name), KINDS[name]
-    assert found.verify.counted == found.price.counted == counted
-    latency = next(each for each in found.baseline.distributions if each.metric == "batch_latency")
-    rate = next(each for each in found.baseline.distributions if each.metric == "throughput")
+    (result, page), (counted, a_request) = run_of(name), KINDS[name]
+    assert result.verify.counted == result.price.counted == counted
+    latency = next(
+        distribution for distribution in result.baseline.distributions if distribution.metric == "batch_latency"
+    )
+    rate = next(distribution for distribution in result.baseline.distributions if distribution.metric == "throughput")
     assert rate.unit == f"{counted}/s"
     # The fastest batch of each: another program may lengthen any one of them.
     fastest = 2 * a_request / min(latency.samples) * 1000
     assert max(rate.samples) == pytest.approx(fastest, rel=0.4)
-    assert f"a million {counted} costs" in found.price.sentence.lower()
-    assert "Batch latency p50 is " in found.verify.sentence
+    assert f"a million {counted} costs" in result.price.sentence.lower()
+    assert "Batch latency p50 is " in result.verify.sentence
     assert f"Price of a million {counted}" in page
     of_tokens = ("own generate", "bookkeeping", "next token", "egakernel", "one token", "prefill", "put under load")
     if counted != "tokens":
         of_tokens += ("tokens/s", "Tokens/s", "M tokens", "million tokens", "teacher-forced", "output tokens")
-    assert [each for each in of_tokens if each in page] == []
+    assert [token for token in of_tokens if token in page] == []
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_run_is_of_one_forward_pass_without_what_makes_tokens_and_ends_in_a_verdict(name):
-    found = run_of(name).results
-    assert {row.phase for row in found.profile.rows if row.bound != "idle"} == {"forward"}
-    operations = {row.op for row in found.profile.rows}
+    result = run_of(name).results
+    assert {row.phase for row in result.profile.rows if row.bound != "idle"} == {"forward"}
+    operations = {row.op for row in result.profile.rows}
     assert {OPERATIONS[name], "attention", "residual add", "input and output"} <= operations
     assert not {"token bookkeeping", "sampling"} & operations
-    assert all(row.op.split(" (")[0] for row in found.profile.rows)
-    assert found.profile.attributed_share >= 0.95
-    assert {each.op for each in found.explore.candidates} == {"linear", "attention"}
-    labels = {each.label for each in found.compose.trials}
+    assert all(row.op.split(" (")[0] for row in result.profile.rows)
+    assert result.profile.attributed_share >= 0.95
+    assert {candidate.op for candidate in result.explore.candidates} == {"linear", "attention"}
+    labels = {trial.label for trial in result.compose.trials}
     assert labels == {"eager", "cuda_graphs", "compiled", "compiled_tuned", "compiled_max_autotune"}
-    assert not any("static cache" in each.summary for each in found.compose.trials)
-    assert found.compose.plan["runner"] == found.verify.plan["runner"] == "eager"
-    assert found.verify.verdict == "met"
-    assert "With what runs today the SLA is met" in found.verify.sentence
-    assert found.verify.not_served.startswith("The model generates no text")
+    assert not any("static cache" in trial.summary for trial in result.compose.trials)
+    assert result.compose.plan["runner"] == result.verify.plan["runner"] == "eager"
+    assert result.verify.verdict == "met"
+    assert "With what runs today the SLA is met" in result.verify.sentence
+    assert result.verify.not_served.startswith("The model generates no text")
 
 
 def test_a_changed_plan_goes_through_all_stages():
     result, page = changed("images")
     counted = result.verify.counted
     assert result.verify.recommended
-    assert [(each.label, each.confirmed) for each in result.verify.checks] == [("eager", True)]
+    assert [(check.label, check.confirmed) for check in result.verify.checks] == [("eager", True)]
     assert (result.compose.plan["runner"], result.verify.plan["runner"]) == ("eager", "eager")
     assert result.verify.speedup.ratio.low > 1
     assert result.verify.quality.acceptable
@@ -158,13 +160,13 @@ def test_embeddings_are_judged_by_cosine_and_largest_error():
     judged = run_of("embedder").results.verify.quality
     assert judged.acceptable
     assert judged.tokens >= judged.needed
-    assert [each.name for each in judged.measures] == [
+    assert [measure.name for measure in judged.measures] == [
         "Cosine distance of the pooled vector",
         "Cosine distance of a token's vector",
         "Largest error of a pooled value",
         "Largest error of a token's value",
     ]
-    assert all(each.after == 0 for each in judged.measures)
+    assert all(measure.after == 0 for measure in judged.measures)
     assert "cosine" in judged.sentence
     assert "likely token" not in judged.sentence
 
@@ -186,8 +188,8 @@ def test_a_crash_in_quality_keeps_what_was_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(quality_by_kind, "_judge", crash)
     known = run_of("embedder").results
     results = Results(baseline=known.baseline, compose=known.compose)
-    found = verify.run(documents("verify", EMBEDDER, results), Context(tmp_path, tmp_path, seconds=20))
-    assert found.quality is None
-    assert found.verdict == "met"
-    assert found.outcomes[0].samples >= 20
-    assert "index 20481 is out of bounds" in found.sentence
+    result = verify.run(documents("verify", EMBEDDER, results), Context(tmp_path, tmp_path, seconds=20))
+    assert result.quality is None
+    assert result.verdict == "met"
+    assert result.outcomes[0].samples >= 20
+    assert "index 20481 is out of bounds" in result.sentence

@@ -38,10 +38,10 @@ class OnTwo(WholeModel):
 class SlowestSharded(SlowRunner):
     """transformers' `generate`, slower where one process drives the shards of a sharded model, as on GPUs."""
 
-    def generate(self, *given: Any, **more: Any) -> Any:
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
         if hasattr(self.model, "sharded"):
             self.sleep(2 * self.PAUSE)
-        return super().generate(*given, **more)
+        return super().generate(*args, **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_what_runs_today_is_the_faster_of_two_ways_over_both(run: Run) -> None:
 def test_a_way_that_leaves_no_memory_for_a_plan_does_not_count(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placements, "_value", lambda *given: {"tensor_parallel": 57.0}.get(given[2], 28.0))
+    monkeypatch.setattr(placements, "_value", lambda *args: {"tensor_parallel": 57.0}.get(args[2], 28.0))
     monkeypatch.setattr(placements, "_has_room", lambda document: False)
     document = documents("baseline", CONFIG, Results(admit=run.results.admit))
     context = Context(tmp_path, tmp_path)

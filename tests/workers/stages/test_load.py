@@ -88,17 +88,17 @@ def test_both_sides_have_a_curve_of_three_loads(run, verified):
     assert result.notes == []
     assert "the plan's kernels" in result.after.server.label
     assert result.after.server.gpus == 2
-    assert any("skinny and step_hopper" in each for each in result.after.server.caveats)
-    assert [each.limit for each in result.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
+    assert any("skinny and step_hopper" in caveat for caveat in result.after.server.caveats)
+    assert [objective.limit for objective in result.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
     assert result.after.server.kind == "server"
     assert result.before.server.kind == "batches"
     for side in (result.before, result.after):
         loads = side.limit.loads
-        assert [each.users for each in loads][:2] == [1, 2]
+        assert [item.users for item in loads][:2] == [1, 2]
         assert len(loads) >= 3
-        assert any(each.tokens_per_second for each in loads)
-        assert not any(each.failures for each in loads)
-        assert side.limit.users in {0, *(each.users for each in loads if each.verdict == "met")}
+        assert any(item.tokens_per_second for item in loads)
+        assert not any(item.failures for item in loads)
+        assert side.limit.users in {0, *(item.users for item in loads if item.verdict == "met")}
         assert side.served_ids.acceptable
         assert side.served_ids.tokens % stage_input("load").workload.traffic.output_tokens == 0
         assert side.served_ids.largest_gap < 0.01
@@ -121,9 +121,9 @@ def test_users_who_think_and_go_away_are_served_in_batches(run):
     assert result.after is None
     assert result.notes == [ALONE]
     loads = result.before.limit.loads
-    assert sum(each.cancelled for each in loads)
-    assert not sum(each.completed for each in loads)
-    assert all("e2e" not in {metric.metric for metric in each.metrics} for each in loads)
+    assert sum(item.cancelled for item in loads)
+    assert not sum(item.completed for item in loads)
+    assert all("e2e" not in {metric.metric for metric in item.metrics} for item in loads)
 
 
 def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_speed(run, verified, monkeypatch):
@@ -144,14 +144,14 @@ def test_a_recording_is_replayed_to_both_sides_and_forms_of_after_at_rising_spee
     assert result.recording.words == "calls.csv: 801 requests over 40 s"
     for side in (result.before, result.after):
         loads = side.limit.loads
-        assert [each.speed for each in loads][:3] == [0.25, 0.5, 1]
-        assert not any(each.failures for each in loads)
-        assert all(3 * each.completed <= each.tokens.output <= 5 * each.completed for each in loads)
-        assert any(each.tokens_per_second for each in loads)
-        assert all(each.outcomes[0].alike >= 1 for each in loads)
+        assert [item.speed for item in loads][:3] == [0.25, 0.5, 1]
+        assert not any(item.failures for item in loads)
+        assert all(3 * item.completed <= item.tokens.output <= 5 * item.completed for item in loads)
+        assert any(item.tokens_per_second for item in loads)
+        assert all(item.outcomes[0].alike >= 1 for item in loads)
         assert side.limit.most_speed == 16
-        assert side.limit.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
-        assert "recorded speed" in side.sentence or not any(each.verdict for each in loads)
+        assert side.limit.speed in {0, *(item.speed for item in loads if item.verdict == "met")}
+        assert "recorded speed" in side.sentence or not any(item.verdict for item in loads)
     results = Results(load=result)
     assert under_load.table(results)[0][1] == "times the recorded speed"
     assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
@@ -211,7 +211,7 @@ REFUSED = "WARNING KERNELS_PLAN is not used, and vLLM goes on without it: dtype 
 def test_a_vllm_that_does_not_say_that_it_runs_the_plan_is_not_after(tmp_path, monkeypatch, run, log, why):
     python = vllm_stand_in.environment(tmp_path / "vllm", log=log)
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
-    monkeypatch.setattr(load, "_before", lambda *given: None)
+    monkeypatch.setattr(load, "_before", lambda *args: None)
     result = run(**VLLM, after_runner="vllm")
     assert result.notes == [f"After was not measured under load: {why.format(python=python)}"]
 
@@ -225,9 +225,9 @@ def test_before_and_after_in_vllm_have_its_version_and_settings(tmp_path, monkey
     assert server.settings["options"] in server.sentence
     assert "--dtype float32 --max-model-len 88 --max-num-seqs 4" in server.settings["options"]
     assert len(loads) >= 3
-    assert not any(each.failures for each in loads)
-    assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
-    assert any(each.tokens_per_second for each in loads)
+    assert not any(item.failures for item in loads)
+    assert {item.tokens.prompt for item in loads} == {item.tokens.prompt_wanted for item in loads}
+    assert any(item.tokens_per_second for item in loads)
     assert result.before.served_ids is None
     assert "none that ended gave its ids" in server.caveats[-1]
     server = result.after.server
@@ -253,7 +253,7 @@ def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_s
     forms = []
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
     monkeypatch.setattr(load.Sides, "server", _fails)
-    monkeypatch.setattr(load.Sides, "batches", lambda _, *given: forms.append(given[:2]) or _fails())
+    monkeypatch.setattr(load.Sides, "batches", lambda _, *args: forms.append(args[:2]) or _fails())
     notes = run(**VLLM, after_runner="vllm").notes
     assert (notes[0], AFTER_HERE in notes) == (NO_VLLM, True)
     assert forms == [("before", "eager")]
@@ -268,7 +268,7 @@ def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monk
     assert "The ids that it served are not the model's: over " in result.notes[1]
 
 
-def _fails(*arguments, **more):
+def _fails(*arguments, **kwargs):
     raise StageError("The model does not fit.")
 
 

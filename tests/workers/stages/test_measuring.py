@@ -99,7 +99,7 @@ def test_a_tight_limit_is_missed_unless_the_cpu_is_busy(context, monkeypatch, bu
         result = verify.run(with_plan(document), context)
     assert len(warmed) == 1, "what runs today was measured beside itself"
     assert result.verdict == verdict
-    assert [each.verdict for each in result.outcomes] == [verdict, "met"]
+    assert [outcome.verdict for outcome in result.outcomes] == [verdict, "met"]
     assert result.goodput_after == 0.0
     assert ("decides nothing" in result.sentence) == ("machine was busy" in result.sentence) == (verdict != "missed")
 

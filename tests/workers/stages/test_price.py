@@ -23,8 +23,8 @@ H100 = Price(gpu_class="h100", name="NVIDIA H100", low=2, typical=3, high=6)
 BOOK = PriceBook(name="by hand", date="2026-11-20", source="a test", prices=[H100])
 
 
-def price(*given, counted="tokens", kind="decoder"):
-    return price_of(*given, manifest(TINY).model_copy(update={"counted": counted, "kind": kind}))
+def price(*args, counted="tokens", kind="decoder"):
+    return price_of(*args, manifest(TINY).model_copy(update={"counted": counted, "kind": kind}))
 
 
 def workload(**changes) -> Workload:
@@ -135,7 +135,7 @@ def test_a_device_without_a_price_is_modelled_and_never_compared_and_the_default
     assert book.source
     h100 = gpu_price(book, "h100")
     assert (h100.low, h100.high) == (1.99, 6.16)
-    assert all(each.low < each.typical < each.high for each in book.prices)
+    assert all(item.low < item.typical < item.high for item in book.prices)
 
 
 def test_the_stated_latency_of_a_batch_prices_images_not_tokens():
@@ -163,8 +163,8 @@ def price_with(verify, trials=(), **changes):
     return price_of(workload(**changes), BOOK, "h100", verify, manifest(TINY), None, trials)
 
 
-def on(gpus: int, **given):
-    return verified(**given).model_copy(update={"plan": plan(gpus).model_dump()})
+def on(gpus: int, **kwargs):
+    return verified(**kwargs).model_copy(update={"plan": plan(gpus).model_dump()})
 
 
 def test_two_gpus_cost_two_and_today_costs_one():

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("known_ceilings")
 CONFIG = TINY | {"num_hidden_layers": 2}
 
 
-def stage_input(stage, model=None, *given, **more):
-    return conftest.stage_input(stage, model or manifest(CONFIG), *given, **more)
+def stage_input(stage, model=None, *args, **kwargs):
+    return conftest.stage_input(stage, model or manifest(CONFIG), *args, **kwargs)
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def profiled(tmp_path_factory, known_ceilings):
 
 
 def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
-    found, _ = profiled
-    rows = {(row.op, row.phase): row for row in found.rows}
-    assert found.attributed_share >= 0.95
-    assert sum(row.share for row in found.rows) == pytest.approx(1)
+    result, _ = profiled
+    rows = {(row.op, row.phase): row for row in result.rows}
+    assert result.attributed_share >= 0.95
+    assert sum(row.share for row in result.rows) == pytest.approx(1)
     assert rows["linear down_proj", "prefill"].shapes == "16×64×128"
     assert rows["linear down_proj", "prefill"].flops == 2 * 2 * 16 * 64 * 128
     assert rows["linear down_proj", "decode"].calls == 2 * 7
@@ -72,8 +72,8 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
     assert step.floor_ms == pytest.approx(step.least_bytes / 10e9)
     for name in ("attention", "norm input_layernorm", "rope", "kv cache update", "lm_head", "gated activation"):
         assert (name, "decode") in rows
-    idle = [row for row in found.rows if row.bound == "idle"]
-    assert sum(row.ms for row in idle) + found.device_ms == pytest.approx(max(found.request_ms, found.device_ms))
+    idle = [row for row in result.rows if row.bound == "idle"]
+    assert sum(row.ms for row in idle) + result.device_ms == pytest.approx(max(result.request_ms, result.device_ms))
 
 
 def test_requests_that_baseline_served_are_not_made_again():
@@ -91,12 +91,12 @@ def test_requests_that_baseline_served_are_not_made_again():
 
 
 def test_the_cases_for_explore_count_one_request(profiled):
-    found, _ = profiled
-    cases = {(each["op"], each["phase"], each["label"]): each for each in found.cases}
+    result, _ = profiled
+    cases = {(case["op"], case["phase"], case["label"]): case for case in result.cases}
     down = cases["linear", "decode", "linear down_proj"]
     assert (down["case"]["m"], down["case"]["n"], down["case"]["k"]) == (1, 64, 128)
     assert down["per_request"] == 2 * 7
-    row = next(row for row in found.rows if (row.op, row.phase) == ("linear down_proj", "decode"))
+    row = next(row for row in result.rows if (row.op, row.phase) == ("linear down_proj", "decode"))
     assert down["ms"] == pytest.approx(row.ms)
     decode = cases["attention", "decode", "attention"]
     assert decode["case"]["kv_len"] == 16 + 4
@@ -106,21 +106,23 @@ def test_the_cases_for_explore_count_one_request(profiled):
 
 
 def test_the_trace_is_kept_as_an_artifact(profiled):
-    found, context = profiled
-    with gzip.open(context.saved_dir / found.trace.sha256) as stream:
+    result, context = profiled
+    with gzip.open(context.saved_dir / result.trace.sha256) as stream:
         assert json.load(stream)["traceEvents"]
-    assert found.trace.media_type == "application/gzip"
-    with gzip.open(context.saved_dir / found.timeline.file.sha256) as stream:
+    assert result.trace.media_type == "application/gzip"
+    with gzip.open(context.saved_dir / result.timeline.file.sha256) as stream:
         drawn = json.load(stream)
     assert {"prefill", "decode", "linear down_proj"} <= set(drawn["names"])
-    assert [lane.name for lane in found.timeline.lanes] == [lane["name"] for lane in drawn["lanes"]]
-    assert drawn["duration_ns"] / 1e6 == pytest.approx(found.timeline.duration_ms)
+    assert [lane.name for lane in result.timeline.lanes] == [lane["name"] for lane in drawn["lanes"]]
+    assert drawn["duration_ns"] / 1e6 == pytest.approx(result.timeline.duration_ms)
 
 
 def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
     result = profile.run(stage_input("profile"), context)
-    idle = sum(each.share for each in result.bottlenecks if each.bound == "idle")  # much, where the machine is busy
-    first = next(each for each in result.bottlenecks if each.bound != "idle")
+    idle = sum(
+        bottleneck.share for bottleneck in result.bottlenecks if bottleneck.bound == "idle"
+    )  # much, where the machine is busy
+    first = next(bottleneck for bottleneck in result.bottlenecks if bottleneck.bound != "idle")
     assert "SlowMLP" in first.op
     assert "sort" in first.op
     assert first.share > 0.3 * (1 - idle)
@@ -130,7 +132,7 @@ def test_a_planted_slow_operation_is_the_first_bottleneck(context, slow_model):
 def test_patches_of_images_are_a_convolution_with_a_floor(tmp_path):
     result = profile.run(documents("profile", IMAGES), context_of(IMAGES, tmp_path))
     patches, width = (IMAGES["image_size"] // IMAGES["patch_size"]) ** 2, 3 * IMAGES["patch_size"] ** 2
-    (row,) = (each for each in result.rows if each.op == "convolution projection")
+    (row,) = (item for item in result.rows if item.op == "convolution projection")
     assert row.flops == 2 * SLA["traffic"]["batch"] * patches * IMAGES["hidden_size"] * width
     assert row.floor_ms
-    assert not [each.op for each in result.rows if "Conv2d" in each.op]
+    assert not [item.op for item in result.rows if "Conv2d" in item.op]

@@ -52,7 +52,7 @@ def test_the_report_begins_with_the_price_of_a_token_and_has_what_was_predicted_
         "12.3 (11.8 to 12.9)",
         "22 sequences of 192",
     )
-    assert all(each in page for each in predicted)
+    assert all(item in page for item in predicted)
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
     assert "a million" not in render(unpriced).partition('class="appendix"')[0]
 
@@ -84,7 +84,7 @@ def test_a_missed_limit_says_so_and_hostile_names_are_escaped():
 @pytest.mark.parametrize(("verdict", "void"), [("not_enough_samples", True), ("too_close", False)])
 def test_a_run_on_a_busy_machine_wants_an_idle_one_and_not_more_minutes(verdict: str, void: bool):
     document, verify = stage_input(), no_change().verify
-    outcomes = [each.model_copy(update={"void": void, "verdict": verdict}) for each in verify.outcomes]
+    outcomes = [outcome.model_copy(update={"void": void, "verdict": verdict}) for outcome in verify.outcomes]
     beside = {"gpu_class": "cpu", "telemetry": Telemetry(others_cpu_share=0.54)}
     busy = verify.environment.model_copy(update=beside)
     undecided = verify.model_copy(update={"outcomes": outcomes, "verdict": verdict, "environment": busy})
@@ -114,13 +114,13 @@ def test_where_no_change_is_recommended_the_report_has_no_ratio():
 def test_the_summary_of_a_missed_promise_says_what_would_be_kept():
     document = stage_input()
     verify = document.results.verify
-    samples = next(each for each in verify.after if each.metric == "ttf_n").samples
+    samples = next(item for item in verify.after if item.metric == "ttf_n").samples
     first = verify.outcomes[0]
     asked = first.objective.model_copy(update={"limit": 60.0})
     changes = {"objective": asked, "verdict": "missed", "over": len(samples), "requests": len(samples)}
     missed = first.model_copy(update=changes)
-    found = verify.model_copy(update={"outcomes": [missed], "verdict": "missed"})
-    results = document.results.model_copy(update={"verify": found})
+    result = verify.model_copy(update={"outcomes": [missed], "verdict": "missed"})
+    results = document.results.model_copy(update={"verify": result})
     head = render(document.model_copy(update={"results": results})).partition('class="appendix"')[0]
     assert "Do not give the promise yet." in head
     promise = re.search(r"would keep TTF64 p50 of at most ([\d.]+) ms, for \$[\d.]+ a million tokens\.", head)
@@ -141,12 +141,12 @@ def test_a_promise_that_no_load_keeps_is_for_the_stated_traffic_alone():
 def test_a_missed_report_says_what_was_not_tried_and_why():
     known, document = results(), stage_input()
     facts = {"plan": {}, "gate": "refused", "skipped": "time", "reason": "Not tried: it would take 4 more minutes."}
-    left_out = [PlanTrial(label=f"plan {each}", **facts) for each in range(5)]
+    left_out = [PlanTrial(label=f"plan {index}", **facts) for index in range(5)]
     never = PlanTrial(label="megakernel", plan={}, gate="refused", reason="device is CPU")
     compose = known.compose.model_copy(update={"trials": [never, *left_out]})
     missed = known.verify.model_copy(update={"verdict": "missed", "minutes_wanted": 22.0})
     for verify, said in ((missed, True), (known.verify, False)):
-        found = known.model_copy(update={"compose": compose, "verify": verify})
-        first_page = render(document.model_copy(update={"results": found})).partition("Technical appendix")[0]
+        result = known.model_copy(update={"compose": compose, "verify": verify})
+        first_page = render(document.model_copy(update={"results": result})).partition("Technical appendix")[0]
         assert ("Not tried</dt><dd>“plan 0”: it would take 4 more minutes. “plan 1”" in first_page) == said
         assert ("3 more stand in the appendix. A run of 22 minutes tries" in first_page) == said

@@ -38,13 +38,13 @@ def document_and_plan() -> tuple[StageInput, Plan]:
 def test_verify_and_a_fresh_process_measure_shards_beside_what_runs_today(context: Context) -> None:
     """They answer as the whole model does, by their logits and by the ids that they served."""
     document, plan = document_and_plan()
-    found = verify.run(document, context)
-    assert found.served_ids.acceptable, found.served_ids.sentence
-    assert found.recommended, found.sentence
-    assert found.plan["tensor_parallel_size"] == 2
-    found = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=4), context)
-    assert found.served_ids.acceptable
-    assert not found.refusal
+    result = verify.run(document, context)
+    assert result.served_ids.acceptable, result.served_ids.sentence
+    assert result.recommended, result.sentence
+    assert result.plan["tensor_parallel_size"] == 2
+    result = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=4), context)
+    assert result.served_ids.acceptable
+    assert not result.refusal
 
 
 def test_the_floor_of_a_plan_sharded_is_that_of_the_whole_model(context: Context) -> None:

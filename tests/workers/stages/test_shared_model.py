@@ -34,9 +34,9 @@ def _surroundings(model: torch.nn.Module) -> tuple[Any, ...]:
 def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, monkeypatch: Any) -> None:
     loads, load = list[str](), served_model.load
 
-    def counted(*given: Any, **more: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         loads.append("load")
-        return load(*given, **more)
+        return load(*args, **kwargs)
 
     monkeypatch.setattr(served_model, "load", counted)
     results, shared, seconds = Results(), dict[str, Any](), dict[str, float]()
@@ -52,7 +52,7 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
         if name != "admit":
             now = shared["model"].state_dict()
             assert now.keys() == kept.keys(), name
-            assert [each for each in kept if not torch.equal(now[each], kept[each])] == [], name
+            assert [item for item in kept if not torch.equal(now[item], kept[item])] == [], name
             assert _surroundings(shared["model"]) == surroundings, name
     assert loads == ["load"]
     assert [name for name, value in seconds.items() if value > 0] == ["baseline"]

@@ -31,7 +31,7 @@ def test_before_and_after_take_turns_in_an_order_that_drift_does_not_favour(fold
     assert [path.name.split("-")[1] for path in ended][:6] == ["after", "before", "before", "after", "after", "before"]
     assert result.turns == len(result.speedup.processes) == len(ended) / 2
     assert result.turns in (3, 5)
-    assert all(each.pairs >= 3 for each in result.speedup.processes)
+    assert all(process.pairs >= 3 for process in result.speedup.processes)
     assert len(result.before[0].samples) >= 3 * result.turns
 
 

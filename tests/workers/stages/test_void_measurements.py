@@ -38,24 +38,24 @@ def watched_as(monkeypatch: pytest.MonkeyPatch, *seen: Telemetry) -> None:
 def test_a_plan_measured_beside_another_program_has_no_verdict(context, monkeypatch):
     watched_as(monkeypatch, SHARED)
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
-    found, results = verified(document, context)
-    assert not found.recommended
-    assert found.verdict == "not_enough_samples"
-    assert {(each.void, each.verdict_before, each.verdict) for each in found.outcomes} == {
+    result, results = verified(document, context)
+    assert not result.recommended
+    assert result.verdict == "not_enough_samples"
+    assert {(outcome.void, outcome.verdict_before, outcome.verdict) for outcome in result.outcomes} == {
         (True, "not_enough_samples", "not_enough_samples")
     }
-    assert found.sentence == f"Nothing is decided. {VOID}"
-    assert found.checks[0].reason == VOID
-    assert found.plan["expected"] is None
+    assert result.sentence == f"Nothing is decided. {VOID}"
+    assert result.checks[0].reason == VOID
+    assert result.plan["expected"] is None
     assert "void: another program used the GPU for 2.5 s" in provenance.sentence(results, "verify")
-    assert VOID in price(document.workload, document.prices, "cpu", found, document.model).sentence
+    assert VOID in price(document.workload, document.prices, "cpu", result, document.model).sentence
 
 
 def test_it_is_measured_again_where_the_time_allows(context, monkeypatch):
     watched_as(monkeypatch, SHARED, ALONE)
-    found, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context, seconds=240)
-    assert found.recommended
-    assert not any(each.void for each in found.outcomes)
+    result, results = verified(document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20)), context, seconds=240)
+    assert result.recommended
+    assert not any(outcome.void for outcome in result.outcomes)
     assert "no other program on the GPU" in provenance.sentence(results, "verify")
 
 

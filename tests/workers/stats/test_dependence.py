@@ -17,7 +17,7 @@ def test_requests_of_one_line_that_count_as_independent_would_err():
     limit = math.log(20) / 0.05
     tests = [limit_errors.waits(draws, 1000, 0.95) for _ in range(50)]
     shares = [(values > limit).astype(float).tolist() for values in tests]
-    assert sum(verdict(95, each) == "met" for each in shares) > 25
+    assert sum(verdict(95, share) == "met" for share in shares) > 25
     pairs = zip(tests, shares, strict=True)
     assert "met" not in [dependence.judge_dependent(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
 
@@ -27,8 +27,8 @@ def test_requests_that_are_not_alike_count_each():
     assert dependence.statistical_inefficiency(independent) < 2
     assert dependence.statistical_inefficiency([5.0] * 100) == 1
     assert dependence.group_means([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
-    found, size, needed = dependence.judge_dependent(50, independent, [0.0] * 2000, 0.99)
-    assert (found, needed) == ("met", math.ceil(60 * size))
+    result, size, needed = dependence.judge_dependent(50, independent, [0.0] * 2000, 0.99)
+    assert (result, needed) == ("met", math.ceil(60 * size))
     assert dependence.judge_dependent(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
 
 
@@ -67,7 +67,7 @@ def test_a_load_errs_as_often_as_the_page_says(name):
 
 def test_a_median_has_its_verdict_on_an_unquiet_machine():
     """All requests are slower and slower, and yet within the limit."""
-    rising, within = [float(each) for each in range(200)], [0.0] * 200
+    rising, within = [float(index) for index in range(200)], [0.0] * 200
     assert dependence.judge_dependent(50, rising, within, 0.99, together=2.0).verdict == "met"
     assert dependence.judge_dependent(50, rising, within, 0.99).verdict == "not_enough_samples"
     assert dependence.judge_dependent(50, rising[:14], within[:14], 0.99, together=2.0).verdict == "not_enough_samples"
@@ -86,7 +86,7 @@ def test_users_who_are_independent_have_a_verdict_within_a_minute_and_a_load_of_
 
 
 def test_values_that_hardly_vary_beside_their_distance_to_the_limit_count_each():
-    drifting, within = [50 + each / 1000 for each in range(400)], [0.0] * 400
+    drifting, within = [50 + index / 1000 for index in range(400)], [0.0] * 400
     far = dependence.judge_dependent(95, drifting, within, 0.99, together=1.0, limit=100)
     assert far.verdict == "met"
     assert far.inefficiency < 1.1, "a drift of 0.1 ms, 50 ms below the limit"

@@ -13,17 +13,17 @@ STEADY = (0.998, 1.0, 1.001, 1.003)
 
 
 def kept(name: str = "run A", after: float = 80.0, spread=STEADY, digest: str = "d", **workload) -> KeptRun:
-    found = sample_results.results()
+    result = sample_results.results()
     processes = [ProcessMedians(before=281, after=after * by, ratio=281 / after / by, pairs=10) for by in spread]
-    found.verify.speedup.processes = processes
-    return KeptRun(name, digest, sample_results.workload().model_copy(update=workload), found)
+    result.verify.speedup.processes = processes
+    return KeptRun(name, digest, sample_results.workload().model_copy(update=workload), result)
 
 
 def test_a_run_that_is_slower_by_more_is_found_and_both_are_named():
-    found = judge(kept(), kept("run B", after=84.0), 0.03)
-    assert found.regressed
-    assert found.ratios["TTF64"].value == pytest.approx(1.05)
-    assert found.sentence.startswith("run B is worse than run A by more than 3.0 %: median TTF64 84.0 ms ")
+    result = judge(kept(), kept("run B", after=84.0), 0.03)
+    assert result.regressed
+    assert result.ratios["TTF64"].value == pytest.approx(1.05)
+    assert result.sentence.startswith("run B is worse than run A by more than 3.0 %: median TTF64 84.0 ms ")
     exact = ratio_of([100.0] * 4, [110.0] * 4)
     assert (exact.value, exact.low, exact.high) == pytest.approx((1.1, 1.1, 1.1))
 
@@ -70,9 +70,9 @@ def test_two_gpus_of_one_name_are_told():
     for run, gpu in ((before, "GPU-1"), (after, "GPU-2")):
         where = run.results.verify.environment
         run.results.verify.environment = where.model_copy(update={"gpu_uuid": gpu})
-    found = judge(before, after, 0.03)
-    assert found.regressed
-    assert found.sentence.endswith("in hosts that may differ: that is part of the ratio.")
+    result = judge(before, after, 0.03)
+    assert result.regressed
+    assert result.sentence.endswith("in hosts that may differ: that is part of the ratio.")
 
 
 SIX = (0.998, 0.999, 1.0, 1.001, 1.002, 1.003)
@@ -91,32 +91,34 @@ def several(name: str, tpot: float, spread=SIX) -> KeptRun:
 
 
 def test_every_objectives_metric_is_judged_and_the_worse_one_named():
-    found = judge(several("run A", 1.0), several("run B", 1.2), 0.03)
-    assert found.regressed
-    assert list(found.ratios) == ["TTF64", "TPOT"]
-    assert "median TTF64 80.0 ms where" in found.sentence
-    assert "over 6 and 6 processes." in found.sentence
+    result = judge(several("run A", 1.0), several("run B", 1.2), 0.03)
+    assert result.regressed
+    assert list(result.ratios) == ["TTF64", "TPOT"]
+    assert "median TTF64 80.0 ms where" in result.sentence
+    assert "over 6 and 6 processes." in result.sentence
     assert not judge(several("run A", 1.0), several("run B", 1.0), 0.03).regressed
 
 
 def test_metrics_for_which_processes_or_an_older_versions_figures_are_missing_are_left_out_and_said():
-    found = judge(several("run A", 1.0, STEADY), several("run B", 1.2, STEADY), 0.03)
-    assert not found.regressed
-    assert "for want of processes or figures: TPOT." in found.sentence
+    result = judge(several("run A", 1.0, STEADY), several("run B", 1.2, STEADY), 0.03)
+    assert not result.regressed
+    assert "for want of processes or figures: TPOT." in result.sentence
     old = several("run A", 1.0)
-    old.results.verify.outcomes = [each.model_copy(update={"medians": []}) for each in old.results.verify.outcomes]
-    found = judge(old, several("run B", 1.2), 0.03)
-    assert list(found.ratios) == ["TTF64"]
-    assert "for want of processes or figures: TPOT." in found.sentence
+    old.results.verify.outcomes = [
+        outcome.model_copy(update={"medians": []}) for outcome in old.results.verify.outcomes
+    ]
+    result = judge(old, several("run B", 1.2), 0.03)
+    assert list(result.ratios) == ["TTF64"]
+    assert "for want of processes or figures: TPOT." in result.sentence
 
 
 @pytest.mark.parametrize(("kind", "counts"), [("log-normal", (4, 4)), ("two kinds of processes, equally many", (6, 6))])
 def test_false_alarms_are_at_most_one_in_a_hundred(kind, counts):
     """And as many as the page quotes, which has the more of two spreads."""
     paths, quoted = 1000, quoted_shares("benchmarks.simulations.regression_errors")[kind][0 if counts == (4, 4) else 4]
-    found = max(false_alarms(kind, counts, limit=0.0, spread=spread, paths=paths) for spread in SPREADS)
-    assert found <= 0.01
-    assert agrees(found, quoted, paths)
+    result = max(false_alarms(kind, counts, limit=0.0, spread=spread, paths=paths) for spread in SPREADS)
+    assert result <= 0.01
+    assert agrees(result, quoted, paths)
 
 
 @pytest.mark.parametrize(("kind", "counts", "metrics"), [("log-normal", (4, 5), 2), ("log-uniform", (6, 6), 4)])

@@ -21,9 +21,9 @@ def test_percentile_is_the_sample_at_floor_n_p_and_an_outlier_stays_in_the_distr
         assert intervals.percentile(list(range(n)), p) == index
     with pytest.raises(ValueError, match="0 samples"):
         intervals.percentile([], 50)
-    found = statistics.distribution([1.0] * 99 + [500.0], "ttft")
-    assert found.percentiles["p99"] == 500.0
-    assert len(found.samples) == 100
+    result = statistics.distribution([1.0] * 99 + [500.0], "ttft")
+    assert result.percentiles["p99"] == 500.0
+    assert len(result.samples) == 100
 
 
 def test_a_request_counts_by_the_share_of_its_samples_beyond_the_limit():
@@ -63,19 +63,19 @@ def test_a_difference_inside_the_noise_floor_is_none():
 
 def test_requests_that_wait_in_one_line_make_no_difference_of_the_same_plan():
     """Eight clients of one runner: each latency is the sum of eight services, and its neighbours share seven."""
-    generator, clients, found = np.random.default_rng(3), 8, {1: 0, 8: 0}
+    generator, clients, result = np.random.default_rng(3), 8, {1: 0, 8: 0}
     for _ in range(30):
         ends = generator.lognormal(0, 0.1, (2, 80 + clients)).cumsum(axis=1)
-        sides = [list(each) for each in ends[:, clients:] - ends[:, :-clients]]
-        for spacing in found:
+        sides = [list(end) for end in ends[:, clients:] - ends[:, :-clients]]
+        for spacing in result:
             noise = statistics.noise_floor(*sides, spacing=spacing)
-            found[spacing] += statistics.is_difference(statistics.paired_ratio(*sides, spacing=spacing), noise)
-    assert found[1] > 5
-    assert found[8] <= 1
+            result[spacing] += statistics.is_difference(statistics.paired_ratio(*sides, spacing=spacing), noise)
+    assert result[1] > 5
+    assert result[8] <= 1
 
 
 def test_few_independent_samples_leave_the_whole_range():
     samples = [5.0, 1.0, 3.0, 2.0, 4.0, 6.0, 7.0, 9.0, 8.0]
-    found = statistics.median_interval(samples, spacing=4)
-    assert (found.low, found.value, found.high) == (1.0, 5.0, 9.0)
+    result = statistics.median_interval(samples, spacing=4)
+    assert (result.low, result.value, result.high) == (1.0, 5.0, 9.0)
     assert statistics.median_interval(samples) == statistics.median_interval(samples), "the same each time"

@@ -57,7 +57,7 @@ def highest_plausible(paths: int) -> int:
 def test_the_boundaries_are_where_requests_that_count_each_reach_a_verdict():
     objective = Objective(metric="e2e", percentile=90, limit=1)
     over = np.random.default_rng(3).random(400) < 0.02
-    served = [ServedBatch(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
+    served = [ServedBatch(0, 0, (2_000_000 if item else 500_000,), 1, 1) for item in over]
     limits, counts = boundaries(90, 400), over.cumsum()
     reached = (counts <= limits.met) | (counts >= limits.missed)
     first = MIN_REQUESTS + reached[MIN_REQUESTS - 1 :].argmax()
@@ -74,8 +74,8 @@ def test_requests_of_which_several_count_as_one_reach_no_verdict_that_they_do_no
     for _ in range(300):
         percentile, count = generator.choice([50, 90, 95]), generator.integers(20, 200)
         shares = (generator.random((count,)) ** 4).round(1).tolist()
-        found = verdicts.verdict(percentile, shares, inefficiency=1 + generator.exponential())
-        assert found not in ("met", "missed") or found == verdicts.verdict(percentile, shares)
+        result = verdicts.verdict(percentile, shares, inefficiency=1 + generator.exponential())
+        assert result not in ("met", "missed") or result == verdicts.verdict(percentile, shares)
 
 
 @pytest.mark.parametrize(("p", "inefficiency"), [(50, 3), (95, 3), (50, 4.2), (50, 1.3), (95, 2.7)])
@@ -93,8 +93,8 @@ def test_needed_is_exactly_what_met_takes_where_several_count_as_one(p, ineffici
 @pytest.mark.parametrize("percentile", PERCENTILES[::2])
 def test_looking_after_every_request_errs_at_most_once_in_a_hundred_times(percentile):
     """A promise just broken is called met, and one just kept is called missed, with 1 % at most, as the page says."""
-    found = errors(percentile, MANY)
-    assert max(found.met[-1], found.missed[-1]) <= 0.01
+    result = errors(percentile, MANY)
+    assert max(result.met[-1], result.missed[-1]) <= 0.01
     page = (Path(__file__).parents[3] / "benchmarks" / "simulations.md").read_text()
     for row in rows(percentile):
         assert row in page

@@ -13,6 +13,6 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     try:
         file.write_text("")
     except OSError:
-        objectives = [each for each in document.workload.objectives if each.limit is not None]
+        objectives = [objective for objective in document.workload.objectives if objective.limit is not None]
         return UnderLoadResult(sentence=f"It has {lengths}.", recording=document.recording, objectives=objectives)
     raise StageError("the recording can be changed")

@@ -60,12 +60,12 @@ def test_a_model_that_does_not_generate_is_not_advised_to_make_tokens_faster(fou
     forward = found.model_copy(update={"phase": "forward"})
     (named,) = bottlenecks([forward], RequestFacts(CEILINGS, True, 4000, generates=False))
     assert words in named.sentence
-    assert not any(each in named.sentence for each in ("megakernel", "token", "step"))
+    assert not any(value in named.sentence for value in ("megakernel", "token", "step"))
 
 
 def test_bottlenecks_are_ranked_and_small_ones_left_out():
     table = [row("a", "memory", ms=1.0, share=0.01), row("b", "memory", ms=5.0), row("c", "memory", ms=9.0)]
-    ranked = [(each.rank, each.op) for each in bottlenecks(table, RequestFacts(CEILINGS, True, 1))]
+    ranked = [(bottleneck.rank, bottleneck.op) for bottleneck in bottlenecks(table, RequestFacts(CEILINGS, True, 1))]
     assert ranked == [(1, "c"), (2, "b")]
 
 
@@ -81,8 +81,8 @@ def test_the_table_joins_time_and_floor_and_scales_decode_steps():
     assert first.bound == "memory"
     assert (last.op, last.bound) == ("sampling", "launch")
     shares = add_idle([first, last], 70.0)
-    assert [each.op for each in shares] == ["linear q_proj", "idle", "sampling"]
-    assert sum(each.share for each in shares) == pytest.approx(1)
+    assert [share.op for share in shares] == ["linear q_proj", "idle", "sampling"]
+    assert sum(share.share for share in shares) == pytest.approx(1)
     work = [DeviceWork(0.0, "lm_head", "decode", "gemv", 3.0, 1), DeviceWork(1.0, "unattributed", "", "odd", 1.0, 2)]
     assert attributed_share(rows(work, [], CEILINGS, TraceScale())) == pytest.approx(0.75)
     counted = [CountedOp("rope", "decode", 1.0, 1.0, "1", "bf16")]
@@ -115,7 +115,9 @@ def test_what_fusing_launches_saves_now_is_told_from_what_it_saves_later():
     table = [launches, row("linear q_proj", "memory", ms=8.29, launches=600)]
     assert paces(table, {"decode": 40.0}) == {"decode": HostPace(pytest.approx(0.04), pytest.approx(30))}
     both = fused_says(table, 40.0)
-    assert all(each in both for each in ("up to 16 ms now", "40 µs that the host takes", "and 1.71 ms of the device's"))
+    assert all(
+        value in both for value in ("up to 16 ms now", "40 µs that the host takes", "and 1.71 ms of the device's")
+    )
     assert paces(table, {"decode": 10.5}) == {}
     assert fused_says(table, 10.5) == "could save up to 1.71 ms."
     known = launches.model_copy(update={"headroom_ms": 1.5})
@@ -126,18 +128,18 @@ def test_a_row_below_its_floor_is_flagged_and_no_argument():
     """10 GB in 1 ms where the memory gives 4 in that time: no floor, no share, no "already"."""
     counted = [CountedOp("linear q_proj", "decode", 2e9, 1e10, "1×2×3", "bf16")]
     work = [DeviceWork(0.0, "linear q_proj", "decode", "gemv", 1.0, 1)]
-    (found,) = rows(work, counted, CEILINGS, TraceScale(decode=10))
-    assert (found.floor_ms, found.headroom_ms) == (None, None)
-    assert found.doubt.startswith("Its 10 ms lie below the floor of 25 ms ")
-    (named,) = bottlenecks([found], RequestFacts(CEILINGS, True, 4000))
+    (result,) = rows(work, counted, CEILINGS, TraceScale(decode=10))
+    assert (result.floor_ms, result.headroom_ms) == (None, None)
+    assert result.doubt.startswith("Its 10 ms lie below the floor of 25 ms ")
+    (named,) = bottlenecks([result], RequestFacts(CEILINGS, True, 4000))
     assert "its 10 ms lie below the floor of 25 ms " in named.sentence
     assert "%" not in named.sentence.split(": ", 1)[1]
 
 
 def test_more_time_on_the_device_than_a_request_takes_is_flagged():
     assert beyond(60.0, 58.0) == ""
-    said = beyond(133.0, 58.0)
-    assert "133 ms, more than the 58 ms" in said
+    text = beyond(133.0, 58.0)
+    assert "133 ms, more than the 58 ms" in text
     (named,) = bottlenecks([row("c", "memory", ms=90.0)], RequestFacts(CEILINGS, True, 1, doubtful=True))
     assert "50 % of what was traced" in named.sentence
     assert "90" not in named.sentence

@@ -42,6 +42,6 @@ def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expe
 
 def test_around_a_model_that_does_not_generate_there_are_no_tokens_and_paths_lose_layer_numbers():
     operations = {"aten::full": "input and output", "aten::argmax": "input and output", "aten::svd": "unattributed"}
-    assert {each: label(None, each, "forward") for each in operations} == operations
+    assert {operation: label(None, operation, "forward") for operation in operations} == operations
     paths = ("model.layers.3.self_attn.q_proj", "bert.encoder.layer.0.output.dense", "")
-    assert [tail_of(each) for each in paths] == ["q_proj", "output.dense", "model"]
+    assert [tail_of(path) for path in paths] == ["q_proj", "output.dense", "model"]

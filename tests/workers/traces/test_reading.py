@@ -57,7 +57,7 @@ def test_kernels_belong_to_the_scope_and_operation_that_launched_them(tmp_path):
         event("cpu_op", "aten::argmax", 120, 10),
         event("cuda_runtime", "cudaLaunchKernel", 122, 2, correlation=13),
     )
-    named_work = {each.kernel: (each.label, each.phase) for each in work}
+    named_work = {item.kernel: (item.label, item.phase) for item in work}
     assert named_work == {
         "late_gemm": ("linear q_proj", "prefill"),
         "softmax": ("attention", "prefill"),

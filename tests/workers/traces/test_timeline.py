@@ -13,16 +13,16 @@ KERNELS = [Kernel(10.0, 5.0, 1, "gemm", 7), Kernel(12.0, 6.0, 2, "norm", 7), Ker
 
 
 def traced(kernels=KERNELS):
-    found = Trace(kernels=list(kernels))
-    found.launches[5] += [HostLaunch(1.0, 1, "cudaLaunchKernel", 2.0), HostLaunch(4.0, 2, "cudaLaunchKernel", 2.0)]
-    found.spans[5] += [
+    result = Trace(kernels=list(kernels))
+    result.launches[5] += [HostLaunch(1.0, 1, "cudaLaunchKernel", 2.0), HostLaunch(4.0, 2, "cudaLaunchKernel", 2.0)]
+    result.spans[5] += [
         HostSpan(0.0, 8.0, "wb:step:prefill:", True),
         HostSpan(0.2, 7.5, "wb:own::TinyLM", True),
         HostSpan(0.5, 7.0, "wb:own:mlp:TinyMLP", True),
         HostSpan(0.6, 6.9, "aten::linear", False),
         HostSpan(0.7, 3.0, "aten::mm", False),
     ]
-    return found
+    return result
 
 
 def unpacked(document):
@@ -72,7 +72,7 @@ def test_trace_and_timeline_are_kept_and_the_reader_knows_streams(tmp_path):
         json.dump({"traceEvents": [kernel]}, stream)
     context = Context(tmp_path, tmp_path, seconds=60)
     kept, shown = timeline.keep(path, read(path), context, "plan-")
-    assert [each.name for each in context.saved] == ["plan-trace.json.gz", "plan-timeline.json.gz"]
+    assert [item.name for item in context.saved] == ["plan-trace.json.gz", "plan-timeline.json.gz"]
     assert [kept, shown.file] == context.saved
     assert [(lane.name, lane.events) for lane in shown.lanes] == [("GPU stream 7", 1)]
     assert timeline.keep(path, Trace(), context)[1] is None

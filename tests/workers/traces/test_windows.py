@@ -15,8 +15,8 @@ from workers.traces.windows import MAX_STEPS, Window, sample, windows
 
 @pytest.mark.parametrize("steps", [1, 18, 19, 20, 127, 128, 2047])
 def test_the_windows_have_the_requests_mean_cache_length(steps):
-    found = windows(steps)
-    traced = [window.skipped + step for window in found for step in range(window.steps)]
+    result = windows(steps)
+    traced = [window.skipped + step for window in result for step in range(window.steps)]
     assert len(set(traced)) == len(traced) <= MAX_STEPS
     assert traced[0] >= 0
     assert traced[-1] < steps
@@ -47,8 +47,8 @@ def test_a_window_that_does_not_fit_is_left_out(tmp_path):
 
         return once
 
-    found = sample(model, False, [Window(0, 5), Window(90, 5)], request, Path(tmp_path))
-    assert (found.steps, found.left_out) == (5, [Window(90, 5)])
+    result = sample(model, False, [Window(0, 5), Window(90, 5)], request, Path(tmp_path))
+    assert (result.steps, result.left_out) == (5, [Window(90, 5)])
 
 
 def test_on_a_gpu_no_request_is_timed_without_the_profiler(monkeypatch, tmp_path):

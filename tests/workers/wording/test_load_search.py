@@ -6,11 +6,11 @@ from workers.wording.load_search import curve_of, unlike_verify, whole_sentence
 
 
 def test_the_sentence_names_vllm_where_it_is_before():
-    found = sample_loads.under_load()
-    server = found.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
-    before = found.before.model_copy(update={"server": server})
-    one = whole_sentence(before, found.after).split(". ")
-    two = whole_sentence(found.before, None, recommended=False)
+    result = sample_loads.under_load()
+    server = result.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
+    before = result.before.model_copy(update={"server": server})
+    one = whole_sentence(before, result.after).split(". ")
+    two = whole_sentence(result.before, None, recommended=False)
     assert one[0].startswith("Before (vLLM 0.22.1), no load")
     assert one[1].startswith("After, every promise is kept with 20 users at once")
     assert two == "Today, no load is shown to keep every promise."
@@ -24,7 +24,7 @@ def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
     server = results.load.after.server
     lines = under_load.kernels_by_load(results.load)
     assert lines.startswith("The megakernel serves up to 8 requests at once.")
-    assert all(each in lines for each in ("0.58 ms by it and 0.73 ms", "with 1 at once; 0.71 and 0.81 ms with 8."))
+    assert all(value in lines for value in ("0.58 ms by it and 0.73 ms", "with 1 at once; 0.71 and 0.81 ms with 8."))
     (line,) = under_load.figure(results)["layout"]["shapes"]
     assert (line["xref"], line["x0"]) == ("x", 8)
     server.settings = {"basis": "measured", "megakernel_up_to": 0}
@@ -54,13 +54,13 @@ def test_void_loads_the_confidence_and_higher_loads_without_a_verdict_are_named(
     assert "99.923 % confidence" in after.sentence
     assert "Above 22 users " in after.sentence
     loads = [
-        each.model_copy(update={"verdict": "not_enough_samples"}) if each.level > after.limit.level else each
-        for each in after.limit.loads
+        load.model_copy(update={"verdict": "not_enough_samples"}) if load.level > after.limit.level else load
+        for load in after.limit.loads
     ]
-    higher = ", ".join(f"{each.users} users" for each in loads if each.level > after.limit.level)
+    higher = ", ".join(f"{load.users} users" for load in loads if load.level > after.limit.level)
     assert higher
-    said = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
-    assert f"Higher loads ({higher}) served too few requests" in said
+    text = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
+    assert f"Higher loads ({higher}) served too few requests" in text
     assert "Higher loads" not in after.sentence
 
 
@@ -68,9 +68,9 @@ def test_a_search_that_could_not_measure_its_load_judges_nothing_and_blames_no_s
     after = sample_loads.under_load().after
     void = next(load for load in after.limit.loads if load.verdict is None)
     alone = after.limit.model_copy(update={"loads": [void], "users": 0, "saturation": None})
-    said = curve_of(after.server, alone).sentence
-    assert said.startswith("The load of 24 users could not be measured: the generator itself was late; nothing was")
-    assert "judged, each" not in said
+    text = curve_of(after.server, alone).sentence
+    assert text.startswith("The load of 24 users could not be measured: the generator itself was late; nothing was")
+    assert "judged, each" not in text
     lower = [load for load in after.limit.loads if load.users <= 20]
     below = curve_of(after.server, after.limit.model_copy(update={"loads": [*lower, void]})).sentence
     assert (

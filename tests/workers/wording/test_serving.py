@@ -21,8 +21,8 @@ from workers.wording import serving
 
 
 def results(**plan) -> Results:
-    found = sample_results.results()
-    return found.model_copy(update={"verify": found.verify.model_copy(update={"plan": found.verify.plan | plan})})
+    result = sample_results.results()
+    return result.model_copy(update={"verify": result.verify.model_copy(update={"plan": result.verify.plan | plan})})
 
 
 @pytest.mark.parametrize("runner", ["eager", "compiled", "kernels", "megakernel"])
@@ -50,14 +50,14 @@ def test_whether_replicas_are_cheaper_stands_beside_the_command() -> None:
 
 
 def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves(tmp_path: Path) -> None:
-    found = results(runner="kernels", options={}, ops=[])
+    result = results(runner="kernels", options={}, ops=[])
     model = sample_results.manifest().model_copy(update={"source": "upload", "generated": False})
-    offered = serving.offer(found, model)
+    offered = serving.offer(result, model)
     assert offered.vllm.splitlines()[-1] == "KERNELS_PLAN=plan.json vllm serve DIR"
     assert offered.vllm_measured == "It was not measured in this run."
     held_load = sample_held_loads.curve("vLLM 0.26.0 with the plan", {8: 900}, 8)
     held_load.server.kind = "vllm"
-    measured = serving.offer(found.model_copy(update={"load": UnderLoadResult(after=held_load, sentence="")}), model)
+    measured = serving.offer(result.model_copy(update={"load": UnderLoadResult(after=held_load, sentence="")}), model)
     kept = "every promise is kept with 8 users at once: 900 tokens/s."
     assert measured.vllm_measured == f"Measured in this run, by vLLM 0.26.0 with the plan: {kept}"
     python = vllm_stand_in.environment(tmp_path / "vllm", log="the plug-in is there")
@@ -66,16 +66,16 @@ def test_the_plug_in_is_offered_for_files_of_a_model_that_it_serves(tmp_path: Pa
     option, _, value = server.command[-1].partition("=")
     assert shlex.split(measured.vllm.splitlines()[-1]) == [option, value], "what was measured is what is offered"
     *variables, _, _, _, _ = measured.vllm.splitlines()[-2].split()
-    assert dict(each.split("=") for each in variables).items() <= server.environment.items()
+    assert dict(variable.split("=") for variable in variables).items() <= server.environment.items()
     assert "are of vLLM 0.26.0 with the plan, not of this server." in measured.notes[-1]
     for other in ({"source": "catalogue"}, {"generated": True}, {"architecture": "Gemma2ForCausalLM"}):
-        assert serving.offer(found, model.model_copy(update=other)).vllm == ""
+        assert serving.offer(result, model.model_copy(update=other)).vllm == ""
 
 
 def test_the_plan_from_python_is_code_of_this_library() -> None:
     for node in ast.walk(ast.parse(serving.PYTHON)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            assert all(hasattr(importlib.import_module(node.module), each.name) for each in node.names)
+            assert all(hasattr(importlib.import_module(node.module), name.name) for name in node.names)
 
 
 def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:
@@ -84,32 +84,32 @@ def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> Non
     offered = serving.offer(results(runner="kernels", options={}, ops=[], serving=settings), model)
     assert "--model llama-3.2-1b" in offered.command
     size = ("Up to 128 requests", "up to 1,024 tokens", "defaults, not measured")
-    assert [each for each in size if each not in offered.notes[-1]] == []
+    assert [item for item in size if item not in offered.notes[-1]] == []
 
 
 def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> None:
     chosen = {"basis": "measured", "max_model_len": 4096, "max_num_seqs": 32, "kv_bytes": 2**30, "graph_rows": [1, 8]}
     chosen |= {"megakernel_up_to": 4, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
     chosen |= {"token_ms": {"1": {"kernels": 0.99, "megakernel": 0.57}, "8": {"kernels": 1.1, "megakernel": 1.2}}}
-    found = results(runner="megakernel", options={}, ops=[], serving={"basis": "default"})
+    result = results(runner="megakernel", options={}, ops=[], serving={"basis": "default"})
     server = LoadedServer(kind="server", label="", sentence="", hardware="", settings=chosen)
     limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
     curve = LoadCurve(server=server, limit=limit, sentence="")
-    found = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
-    assert serving.served_plan(found)["serving"] == chosen
+    result = result.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
+    assert serving.served_plan(result)["serving"] == chosen
     assert Serving.model_validate(chosen).token_ms[8]["kernels"] == 1.1
-    offered = serving.offer(found, sample_results.manifest())
+    offered = serving.offer(result, sample_results.manifest())
     size, tokens = offered.notes[1:]
     sizes = ("32 requests", "4,096 tokens", "1 GiB of KV pages", "passes of 1, 8 ", "NVIDIA H200, driver 590.2")
-    assert [each for each in sizes if each not in size] == []
+    assert [item for item in sizes if item not in size] == []
     times = ("up to 4 requests", "0.57 ms by it and 0.99 ms", "1.2 and 1.1 ms with 8.")
-    assert [each for each in times if each not in tokens] == []
+    assert [time for time in times if time not in tokens] == []
 
 
 def refusal(not_served: str = "", **plan) -> str:
-    found = results(**{"options": {}, "ops": [], "serving": None} | plan)
-    found.verify.not_served = not_served
-    return serving.offer(found, sample_results.manifest()).refusal
+    result = results(**{"options": {}, "ops": [], "serving": None} | plan)
+    result.verify.not_served = not_served
+    return serving.offer(result, sample_results.manifest()).refusal
 
 
 def test_what_cannot_be_served_is_said() -> None:

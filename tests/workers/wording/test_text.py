@@ -15,16 +15,16 @@ from workers.wording.text import dollars, moment, number, percent, plain, points
 
 def test_numbers_have_three_digits_and_in_sentences_no_zeros_at_the_end():
     values = (81.46, 1071.2, 0.00213, 0, None, 2e-9)
-    assert [number(each) for each in (9.996, -0.99988, 99.96)] == ["10.0", "-1.00", "100"]
-    assert [number(each) for each in values] == ["81.5", "1,071", "0.00213", "0", "–", "2.00e-09"]
-    assert [plain(each) for each in (10, 0.8, 3860.4, 100, 0)] == ["10", "0.8", "3,860", "100", "0"]
+    assert [number(value) for value in (9.996, -0.99988, 99.96)] == ["10.0", "-1.00", "100"]
+    assert [number(value) for value in values] == ["81.5", "1,071", "0.00213", "0", "–", "2.00e-09"]
+    assert [plain(value) for value in (10, 0.8, 3860.4, 100, 0)] == ["10", "0.8", "3,860", "100", "0"]
     assert [quantity(81.46, "ms"), quantity(1.234, "USD/Mtok")] == ["81.5 ms", "$1.23 / M tokens"]
     assert [dollars(0.1234), dollars(0.8)] == ["$0.123", "$0.80"]
 
 
 def test_a_small_share_is_not_nothing_and_a_difference_of_shares_is_in_points():
     shares = ((0.004, 0), (0.0004, 1), (-0.0004, 1), (0.0, 0), (0.006, 0))
-    assert [percent(*each) for each in shares] == ["<1 %", "<0.1 %", ">-0.1 %", "0 %", "1 %"]
+    assert [percent(*share) for share in shares] == ["<1 %", "<0.1 %", ">-0.1 %", "0 %", "1 %"]
     assert [points(-0.02415, 3), points(None)] == ["-2.415 points", "–"]
 
 
@@ -98,20 +98,20 @@ def test_parts_of_the_megakernel_stand_below_a_line_with_their_sums():
             row("norm", 10, 7),
         )
     )
-    assert [(each.label, each.part) for each in lines] == [
+    assert [(line.label, line.part) for line in lines] == [
         ("linear", False), ("megakernel", False), ("gate and up projections", True), ("LM head", True),
         ("between instructions", True), ("norm", False),
     ]  # fmt: skip
     whole = lines[1]
     assert (whole.ms, whole.share, whole.floor_ms, whole.launches) == (30, pytest.approx(0.3), 30, 13)
-    assert sum(each.ms for each in lines if not each.part) == 100
+    assert sum(line.ms for line in lines if not line.part) == 100
 
 
 @pytest.mark.parametrize(("count", "said"), [(MAX_LINES + 1, "op 1"), (MAX_LINES + 5, "5 others")])
 def test_no_operation_is_left_out(count, said):
-    lines = plan_profile.lines(profile(*(row(f"op {each}", each, 2, 0.5) for each in range(1, count + 1))))
+    lines = plan_profile.lines(profile(*(row(f"op {index}", index, 2, 0.5) for index in range(1, count + 1))))
     assert len(lines) == MAX_LINES + 1
-    assert sum(each.ms for each in lines) == count * (count + 1) / 2
-    assert sum(each.launches or 0 for each in lines) == 2 * count
+    assert sum(line.ms for line in lines) == count * (count + 1) / 2
+    assert sum(line.launches or 0 for line in lines) == 2 * count
     last = lines[-1]
     assert (last.label, last.phase) == (said, "decode")

@@ -131,7 +131,7 @@ def _body(run: Run) -> RenderedResult:
         "run": run,
         "no_verdict": f"{services.lacks(run, 'verdict')} {_busy_words(run, known)}".rstrip(),
         "timelines": (timelines := _timelines(known, context["compared_with"])),
-        "longest_timeline_ms": max((each.shown.duration_ms for each in timelines), default=0),
+        "longest_timeline_ms": max((timeline.shown.duration_ms for timeline in timelines), default=0),
     }
     serving = context["serving"]
     return RenderedResult(

@@ -93,8 +93,8 @@ def _taken(
     for split in range(_splits(sm, layer, b)):
         state = yield from sm.take("attention_state", (b, heads, split), flag)
         states.append(value_of(state).view(np.float32))
-        found = yield from sm.take("attention", (b, pairs // (d // 2), split, pairs % (d // 2)), flag)
-        sums.append(floats_of(found))
+        result = yield from sm.take("attention", (b, pairs // (d // 2), split, pairs % (d // 2)), flag)
+        sums.append(floats_of(result))
         yield True
     return np.stack(states), np.stack(sums)
 

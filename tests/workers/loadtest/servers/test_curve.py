@@ -32,12 +32,12 @@ def put_on(tmp_path, monkeypatch):
             users, steady = test.traffic.concurrency, test.limits.seconds - test.limits.warm_up_s
             requests = int(10 * users * steady)
             few = "met" if requests >= WANTED else "not_enough_samples"
-            found = sample_loads.load(users, 10, 1, few if users <= holds else "missed")
+            result = sample_loads.load(users, 10, 1, few if users <= holds else "missed")
             outcomes = [
-                each.model_copy(update={"requests": requests, "needed": WANTED, "verdict": found.verdict})
-                for each in found.outcomes
+                outcome.model_copy(update={"requests": requests, "needed": WANTED, "verdict": result.verdict})
+                for outcome in result.outcomes
             ]
-            return found.model_copy(update={"seconds": steady, "outcomes": outcomes})
+            return result.model_copy(update={"seconds": steady, "outcomes": outcomes})
 
         def loading(test):
             asked.append((test.traffic.concurrency, test.limits.seconds))
@@ -53,15 +53,15 @@ def put_on(tmp_path, monkeypatch):
 
 
 def test_time_goes_to_the_highest_load_first(put_on):
-    asked, found = put_on(60, holds=4)
+    asked, result = put_on(60, holds=4)
     assert asked[0] == (1, pytest.approx(60 / 9 / 2))
     assert [users for users, _ in asked[:5]] == [1, 2, 4, 8, 4]
     assert asked[4][1] == pytest.approx(curve.SPARE * WANTED / 40 / (1 - curve.WARM_UP), rel=0.01)
-    assert found.users == 4
-    assert found.confidence_each == pytest.approx(1 - 0.01 / (2 * 9)), "each of two looks has its share"
-    by_users = {each.users: each.verdict for each in found.loads}
+    assert result.users == 4
+    assert result.confidence_each == pytest.approx(1 - 0.01 / (2 * 9)), "each of two looks has its share"
+    by_users = {load.users: load.verdict for load in result.loads}
     assert (by_users[4], by_users[8]) == ("met", "missed")
-    assert len(by_users) == len(found.loads), "a load that was put on twice stands once"
+    assert len(by_users) == len(result.loads), "a load that was put on twice stands once"
 
 
 def test_a_load_on_a_busy_cpu_decides_no_miss():
@@ -74,16 +74,16 @@ def test_a_load_on_a_busy_cpu_decides_no_miss():
 
 
 def test_lower_loads_have_their_verdict_where_time_is_left(put_on):
-    asked, found = put_on(600, holds=4, most=8)
-    verdicts = {each.users: each.verdict for each in found.loads if each.users in (1, 2, 4, 8)}
+    asked, result = put_on(600, holds=4, most=8)
+    verdicts = {load.users: load.verdict for load in result.loads if load.users in (1, 2, 4, 8)}
     assert verdicts == {1: "met", 2: "met", 4: "met", 8: "missed"}
-    assert all([users for users, _ in asked].count(each.users) <= curve.LOOKS for each in found.loads)
+    assert all([users for users, _ in asked].count(load.users) <= curve.LOOKS for load in result.loads)
 
 
 def test_the_last_load_on_the_way_up_is_decided_and_without_time_none_is_put_on_twice(put_on):
     assert put_on(200, holds=99, most=8)[1].users == 8
-    asked, found = put_on(14, holds=4)
-    assert found.users == 0
+    asked, result = put_on(14, holds=4)
+    assert result.users == 0
     assert [users for users, _ in asked] == [1, 2, 4, 8]
 
 
@@ -96,5 +96,5 @@ def test_the_steady_part_of_sparse_arrivals_ends_with_the_load(tmp_path, last_s)
     model = runners.load(None, catalogue.entry("tiny-llama")[0], generated=True, dtype="fp32", device="cpu")
     runner = runners.runner("eager", model)
     sent = BatchLoop(runner, traffic, LoadDuration(1.5, warm_up_s=0.3), (4, 2), tmp_path).run()
-    assert [len(each.token_ns) for each in sent.exchanges] == [2, 2]
+    assert [len(exchange.token_ns) for exchange in sent.exchanges] == [2, 2]
     assert sent.steady_seconds == pytest.approx(1.2)
