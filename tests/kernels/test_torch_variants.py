@@ -93,7 +93,7 @@ def test_an_append_that_does_not_saturate_or_takes_another_scale_fails(wrong, mo
         result = wrong(rows, scale)
         return result.masked_fill(result.abs() > 464, math.nan)
 
-    monkeypatch.setattr("kernels.fused.torch_fused.scaled", stored)
+    monkeypatch.setattr("kernels.fused.torch_fused.scale_kv", stored)
     report = gate.check(registry.variant("torch_rope"), APPEND, "cpu")
     assert (report.passed, report.gate) == (False, "fail")
 

@@ -56,5 +56,5 @@ def test_generic_code_and_documents_know_the_case(example):
     assert case.part == "caps"
     assert registry.variant(case.torch_variants[0]).serves(case, GPUS["cpu"]) is None
     case = example(m=2, n=8, cap=50.0)
-    union = Annotated[ops.Union | example, Field(discriminator="op")]
+    union = Annotated[ops.AnyCase | example, Field(discriminator="op")]
     assert TypeAdapter(union).validate_python(case.model_dump()) == case

@@ -43,6 +43,8 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(item for item in limits.mixed if item < most), most}
+    if limits.mixed_step_tokens:
+        beside.add(0)  # chunks without decodes may have more tokens
     pass_shapes = [Shape(item, 0, block, 0) for item in alone]
     for item in beside:
         longest = limits.prefill_budget(item)

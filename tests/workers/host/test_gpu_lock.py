@@ -15,7 +15,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from workers.host import gpu_lock
-with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
+with gpu_lock.hold_locks(["GPU-aa"], lambda: False, Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
