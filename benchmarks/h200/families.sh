@@ -14,11 +14,11 @@ check() {
     {
         for family in "$@"; do
             if [[ $family == tests/* ]]; then printf '%s\0' "$family" further; continue; fi
-            for part in fidelity after_prompt proofs; do
+            for part in fidelity runner proofs; do
                 printf '%s\0' "tests/kernels/megakernel/test_gpu_$part.py" "$family and (generated or behind or residual)"
             done
         done
-    } | xargs -0 -n 2 -P 15 bash -c '"$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --tb=short "$0" -k "$1" 2>&1 | tail -25'
+    } | xargs -0 -n 2 -P 15 bash -o pipefail -c '("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --tb=short "$0" -k "$1" || [[ $? == 5 ]]) 2>&1 | tail -25'
 }
 export -f check
 decode=("$PYTHON" -m kernels bench decode --batch 1 --prompt 128 --runner megakernel --runner kernels --seconds 4)

@@ -94,8 +94,9 @@ def resume_search(run: Run, earlier: Run) -> str:
 def no_longer_counts(earlier: Run) -> str:
     """A sentence that says that the search of `earlier` cannot be resumed."""
     return (
-        f"Everything is measured anew, since the figures of the run of {_when(earlier)} no longer count: code or "
-        f"prices have changed, the run is over {KNOWN_FOR // timedelta(hours=1)} hours old, or its machine was busy."
+        f"Everything is measured anew, since the figures of the run of {_when(earlier)} do not count: code or prices "
+        f"have changed, the run failed or was cancelled, is over {KNOWN_FOR // timedelta(hours=1)} hours old, or its "
+        "machine was busy."
     )
 
 

@@ -105,8 +105,10 @@ def go_on(run: Run, user: Any) -> Run:
     """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU. It
     resumes the search of this one where nothing has changed since, without the plans that verify refused.
 
-    Raises RunError where the run left out nothing, and as `create_run`.
+    Raises RunError where the run is not over or left out nothing, and as `create_run`.
     """
+    if run.is_open:
+        raise RunError("the run is not over", "state")
     minutes = minutes_wanted(run)
     if minutes is None:
         raise RunError("the run left out no plan", "state")

@@ -295,8 +295,8 @@ def _may_be_kept_without(busy: float | None, outcome: ObjectiveOutcome, attempt:
         return False
     if objective.limit is None or objective.unit != "ms":
         return True
-    fastest = min(pool_samples(attempt.after, objective.metric, objective.n))
-    return fastest * (1 - busy) <= FAR * objective.limit
+    samples = pool_samples(attempt.after, objective.metric, objective.n)
+    return not samples or min(samples) * (1 - busy) <= FAR * objective.limit
 
 
 def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:

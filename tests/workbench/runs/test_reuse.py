@@ -134,6 +134,9 @@ def test_a_program_goes_on_where_a_run_left_plans_out(api, engineer, account, kn
     assert (refused.status_code, refused.json()["detail"]) == (409, "state: the run left out no plan")
     unfinished(known)
     assert api(account).post(address).status_code == 403
+    Run.objects.filter(id=known.id).update(state="running", finished_at=None)
+    assert api(engineer).post(address).json()["detail"] == "state: the run is not over"
+    Run.objects.filter(id=known.id).update(state="done", finished_at=known.finished_at)
     answer = api(engineer).post(address)
     assert answer.status_code == 201
     run = Run.objects.get(id=answer.json()["id"])
