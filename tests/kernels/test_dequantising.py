@@ -181,15 +181,15 @@ def test_q4_1_is_multiplied_by_the_codes_scales_and_minimums_that_the_file_has(t
             numbers = torch.from_numpy(own[:, :, :4].copy()).view(torch.float16)
             codes = torch.from_numpy(np.concatenate([own[:, :, 4:] & 15, own[:, :, 4:] >> 4], axis=2)).flatten(1)
             name = {"attn_output": "o", "ffn_down": "down", "attn_v": "qkv"}[tensor.name.split(".")[2]]
-            held = result.layers[0][name]
-            held = held.rows(slice(len(held.codes) - len(codes), None))
-            assert held.zeros is not None
-            assert torch.equal(held.block_scales, numbers[..., 0])
-            assert torch.equal(held.zeros, numbers[..., 1])
+            layer_weight = result.layers[0][name]
+            layer_weight = layer_weight.rows(slice(len(layer_weight.codes) - len(codes), None))
+            assert layer_weight.zeros is not None
+            assert torch.equal(layer_weight.block_scales, numbers[..., 0])
+            assert torch.equal(layer_weight.zeros, numbers[..., 1])
             clear = numbers[..., 0].abs() * 64 > numbers[..., 1].abs()  # else bf16 has codes of one group alike
             clear = clear.repeat_interleave(32, 1)
             assert clear.float().mean() > 0.8
-            assert torch.equal(held.codes[clear], codes[clear])
+            assert torch.equal(layer_weight.codes[clear], codes[clear])
     assert result.lm_head.zeros is None, "the head is int8"
 
 

@@ -104,10 +104,10 @@ def test_list_and_pages_name_what_no_runner_uses(capsys: pytest.CaptureFixture[s
     for variant in registry.variants():
         if variant.page:
             wanted.setdefault(variant.page, set()).update(rows[variant.name]["library_only_features"])
-    told = {}
+    named_on_page = {}
     for page in wanted:
         result = re.search(
             r"^\*Library only\*, used by no runner yet: (.+)\.$", (PAGES / f"{page}.md").read_text(), re.M
         )
-        told[page] = set(result[1].split(", ")) if result else set()
-    assert told == wanted
+        named_on_page[page] = set(result[1].split(", ")) if result else set()
+    assert named_on_page == wanted

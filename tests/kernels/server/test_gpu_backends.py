@@ -238,14 +238,14 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     tokens = run_all(own, requests)
     eager = runners.runner("eager", model)
     for request in requests:
-        told = [token.logprobs for token in tokens if token.request is request]
+        logprobs = [token.logprobs for token in tokens if token.request is request]
         if request.logprobs is None:
-            assert told == [None] * request.max_tokens
+            assert logprobs == [None] * request.max_tokens
             continue
         logits = eager.logits(torch.tensor([request.ids], device="cuda"))[0, request.prompt_length - 1 : -1].float()
         limit = 2 * MAX_DIFFERENCE["bf16"] * float(logits.std(-1).max())
         rows = logits.log_softmax(-1).tolist()
-        for result, row, token in zip(told, rows, request.ids[request.prompt_length :], strict=True):
+        for result, row, token in zip(logprobs, rows, request.ids[request.prompt_length :], strict=True):
             assert result.own == pytest.approx(row[token], abs=limit)
             assert [value for _, value in result.likeliest] == pytest.approx(
                 [row[at] for at, _ in result.likeliest], abs=limit

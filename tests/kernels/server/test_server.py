@@ -167,13 +167,13 @@ def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected
     result, short = whole["choices"]
     assert (result["text"].startswith(PROMPT + answer), result["finish_reason"]) == (True, "length")
     assert whole["usage"]["completion_tokens"] == 2 * most
-    told = result["logprobs"]
+    logprobs = result["logprobs"]
     own = [row[token] for row, token in zip(reference, ids, strict=True)]
-    assert told["token_logprobs"][len(prompt) - TOKENS : len(prompt)] == pytest.approx(own, abs=1e-4)
-    assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
-    for at, (token, top) in enumerate(zip(told["token_logprobs"], told["top_logprobs"], strict=True)):
+    assert logprobs["token_logprobs"][len(prompt) - TOKENS : len(prompt)] == pytest.approx(own, abs=1e-4)
+    assert (logprobs["token_logprobs"][0], logprobs["top_logprobs"][0]) == (None, None)
+    for at, (token, top) in enumerate(zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)):
         assert not at or token <= max(top.values())
-    assert told["text_offset"] == [len(text.decode(prompt[:at])) for at in range(len(prompt) + most)]
+    assert logprobs["text_offset"] == [len(text.decode(prompt[:at])) for at in range(len(prompt) + most)]
     assert len(short["logprobs"]["tokens"]) == 1 + most
     stream = [event["choices"][0] for event in events(api, "/v1/completions", asked | {"prompt": PROMPT + answer})]
     assert "".join(choice["text"] for choice in stream).startswith(PROMPT + answer)
@@ -248,12 +248,12 @@ def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Cli
         assert (result["status"], result["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
         assert result["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
     stream = api.post("/v1/responses", json=asked | {"input": PROMPT, "stream": True}).text
-    told = [json.loads(item) for item in re.findall("^data: (.*)$", stream, re.MULTILINE)]
-    assert [item["type"] for item in told] == re.findall("^event: (.*)$", stream, re.MULTILINE)
-    assert [item["sequence_number"] for item in told] == list(range(len(told)))
-    deltas = [item["delta"] for item in told if item["type"] == "response.output_text.delta"]
-    assert "".join(deltas) == message["content"][0]["text"] == told[-1]["response"]["output"][0]["content"][0]["text"]
-    assert (told[0]["type"], told[-1]["type"]) == ("response.created", "response.incomplete")
+    events = [json.loads(item) for item in re.findall("^data: (.*)$", stream, re.MULTILINE)]
+    assert [item["type"] for item in events] == re.findall("^event: (.*)$", stream, re.MULTILINE)
+    assert [item["sequence_number"] for item in events] == list(range(len(events)))
+    deltas = [item["delta"] for item in events if item["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == message["content"][0]["text"] == events[-1]["response"]["output"][0]["content"][0]["text"]
+    assert (events[0]["type"], events[-1]["type"]) == ("response.created", "response.incomplete")
     for field, said in (
         ({"tools": [{"type": "web_search"}]}, "tools is not served here"),
         ({"previous_response_id": "resp_1"}, "previous_response_id is not served here"),
@@ -395,8 +395,8 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting_and_loses_nothing(api:
         whole = api.post("/v1/completions", json=GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}).json()
         assert whole["usage"]["completion_tokens"] == TOKENS
         result = b"".join(iter(lambda: slow.recv(65536), b""))
-    told = [json.loads(item) for item in re.findall(rb"^data: (\{.*\})\r?$", result, re.MULTILINE)]
-    assert sum(len(choice["token_ids"]) for item in told for choice in item["choices"]) == 8 * 100
+    events = [json.loads(item) for item in re.findall(rb"^data: (\{.*\})\r?$", result, re.MULTILINE)]
+    assert sum(len(choice["token_ids"]) for item in events for choice in item["choices"]) == 8 * 100
     assert b"data: [DONE]" in result
 
 

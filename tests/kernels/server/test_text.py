@@ -27,17 +27,17 @@ TEXT = "naïve — “€5” 😀 done"
 )
 def test_pieces_and_bytes_of_tokens_add_up_to_the_text_and_no_piece_holds_half_a_character(text) -> None:
     pieces = IncrementalDetokenizer(text)
-    told = [pieces.add(item) for item in text.encode(TEXT)]
-    assert "".join(told) + pieces.rest() == TEXT
-    assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in told)
+    state = [pieces.add(item) for item in text.encode(TEXT)]
+    assert "".join(state) + pieces.rest() == TEXT
+    assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in state)
     assert b"".join(map(text.token_bytes, text.encode(TEXT))) == TEXT.encode()
 
 
 def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
     pieces = IncrementalDetokenizer(ByteText(frozenset()))
-    told = [pieces.add(0xC2) for _ in range(100)]
-    assert told.index("\N{REPLACEMENT CHARACTER}" * 16) == 15
-    assert "".join(told) + pieces.rest() == "\N{REPLACEMENT CHARACTER}" * 100
+    state = [pieces.add(0xC2) for _ in range(100)]
+    assert state.index("\N{REPLACEMENT CHARACTER}" * 16) == 15
+    assert "".join(state) + pieces.rest() == "\N{REPLACEMENT CHARACTER}" * 100
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +90,11 @@ def test_a_token_keeps_its_space_and_a_byte_token_is_its_byte(tmp_path: Path) ->
 
 def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple[str, int]]]:
     """An answer, one byte a token, as it is told: its text, and each entry's token and offset."""
-    told, answer, result = StreamState(IncrementalDetokenizer(BYTES), StopChecker(stop), Entries()), "", []
+    state, answer, result = StreamState(IncrementalDetokenizer(BYTES), StopChecker(stop), Entries()), "", []
     ids = BYTES.encode("a €5 done")
     for at, token in enumerate(ids):
         piece = Piece(0)
-        told.extend(piece, TokenEvent(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
+        state.extend(piece, TokenEvent(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
         answer += piece.text
         result += [(chr(entry.token), entry.offset) for entry in piece.entries]
         assert all(offset < len(answer) for _, offset in result)
@@ -223,6 +223,6 @@ def test_the_tokenizers_end_ends_an_answer_beside_those_of_the_configurations(tm
     assert text.stop_ids == {5, 7, 0}
     assert text.chat([{"role": "user", "content": "list"}]) == [*text.encode("list"), 0]
     ids = text.encode("a list<|end|>")
-    for skipped, told in ((True, "a list"), (False, "a list<|end|>")):
+    for skipped, state in ((True, "a list"), (False, "a list<|end|>")):
         pieces = IncrementalDetokenizer(text, skip_special_tokens=skipped)
-        assert "".join(map(pieces.add, ids)) + pieces.rest() == told
+        assert "".join(map(pieces.add, ids)) + pieces.rest() == state

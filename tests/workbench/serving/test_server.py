@@ -44,8 +44,8 @@ class Server:
 
     def kept(self, peers: list[socket.socket]) -> int:
         """How many of these connections the server holds open."""
-        held = {connection.raddr.port for connection in self.process.net_connections("tcp") if connection.raddr}
-        return sum(peer.getsockname()[1] in held for peer in peers)
+        ports = {connection.raddr.port for connection in self.process.net_connections("tcp") if connection.raddr}
+        return sum(peer.getsockname()[1] in ports for peer in peers)
 
 
 @pytest.fixture(scope="module")

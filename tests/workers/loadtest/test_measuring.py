@@ -257,8 +257,10 @@ def test_tokens_are_counted_as_the_server_counts_them(stub):
     assert "more events with text than the server counted tokens" in " ".join(
         judge_load(a_test(stub), parts, "now").notes
     )
-    held = [replace(exchange, chunk_ns=[exchange.end_ns] * len(exchange.chunk_ns)) for exchange in result.exchanges]
-    notes = judge_load(a_test(stub), replace(result, exchanges=held), "now").notes
+    late_exchanges = [
+        replace(exchange, chunk_ns=[exchange.end_ns] * len(exchange.chunk_ns)) for exchange in result.exchanges
+    ]
+    notes = judge_load(a_test(stub), replace(result, exchanges=late_exchanges), "now").notes
     assert any(note.startswith(f"{pairs.requests} answers came in one piece: ") for note in notes)
     uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
     assert uncounted.tokens.output == 8 * uncounted.completed

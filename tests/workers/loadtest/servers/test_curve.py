@@ -24,9 +24,11 @@ def put_on(tmp_path, monkeypatch):
     """Measures a side of which `holds` users keep the promise and 10 requests a second are answered for each user."""
 
     def measured(seconds: float, holds: int, most: int = 16):
-        asked = []
+        requested = []
         context = Context(tmp_path, tmp_path, seconds=1)
-        monkeypatch.setattr(Context, "seconds_left", property(lambda self: seconds - sum(each for _, each in asked)))
+        monkeypatch.setattr(
+            Context, "seconds_left", property(lambda self: seconds - sum(each for _, each in requested))
+        )
 
         def judged(test, sent, at):
             users, steady = test.traffic.concurrency, test.limits.seconds - test.limits.warm_up_s
@@ -40,23 +42,23 @@ def put_on(tmp_path, monkeypatch):
             return result.model_copy(update={"seconds": steady, "outcomes": outcomes})
 
         def loading(test):
-            asked.append((test.traffic.concurrency, test.limits.seconds))
+            requested.append((test.traffic.concurrency, test.limits.seconds))
             return LoadTrace(0)
 
         monkeypatch.setattr(curve, "judge_load", judged)
         target = LoadTarget(Address.parse("http://127.0.0.1:1"), "none")
         test = LoadTest(target, Traffic(), [], LoadDuration(1.0), tmp_path)
         found = curve.CurveSearch(context, "cpu", LoadGrid(Traffic(), most), until=0).measure("after", test, loading)
-        return asked, found
+        return requested, found
 
     return measured
 
 
 def test_time_goes_to_the_highest_load_first(put_on):
-    asked, result = put_on(60, holds=4)
-    assert asked[0] == (1, pytest.approx(60 / 9 / 2))
-    assert [users for users, _ in asked[:5]] == [1, 2, 4, 8, 4]
-    assert asked[4][1] == pytest.approx(curve.SPARE * WANTED / 40 / (1 - curve.WARM_UP), rel=0.01)
+    requested, result = put_on(60, holds=4)
+    assert requested[0] == (1, pytest.approx(60 / 9 / 2))
+    assert [users for users, _ in requested[:5]] == [1, 2, 4, 8, 4]
+    assert requested[4][1] == pytest.approx(curve.SPARE * WANTED / 40 / (1 - curve.WARM_UP), rel=0.01)
     assert result.users == 4
     assert result.confidence_each == pytest.approx(1 - 0.01 / (2 * 9)), "each of two looks has its share"
     by_users = {load.users: load.verdict for load in result.loads}
@@ -74,17 +76,17 @@ def test_a_load_on_a_busy_cpu_decides_no_miss():
 
 
 def test_lower_loads_have_their_verdict_where_time_is_left(put_on):
-    asked, result = put_on(600, holds=4, most=8)
+    requested, result = put_on(600, holds=4, most=8)
     verdicts = {load.users: load.verdict for load in result.loads if load.users in (1, 2, 4, 8)}
     assert verdicts == {1: "met", 2: "met", 4: "met", 8: "missed"}
-    assert all([users for users, _ in asked].count(load.users) <= curve.LOOKS for load in result.loads)
+    assert all([users for users, _ in requested].count(load.users) <= curve.LOOKS for load in result.loads)
 
 
 def test_the_last_load_on_the_way_up_is_decided_and_without_time_none_is_put_on_twice(put_on):
     assert put_on(200, holds=99, most=8)[1].users == 8
-    asked, result = put_on(14, holds=4)
+    requested, result = put_on(14, holds=4)
     assert result.users == 0
-    assert [users for users, _ in asked] == [1, 2, 4, 8]
+    assert [users for users, _ in requested] == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("last_s", [1.5, 60.0])
