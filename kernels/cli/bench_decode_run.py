@@ -27,10 +27,10 @@ from kernels.runners.kernels_runner import TensorParallelRunner
 from kernels.runners.served_answers import JudgedAnswers, judge_answers
 from kernels.runners.whole_model import WholeModel
 
-COMPARED_TOKENS = 256
-"""So much of each row's prompt is compared."""
+MAX_COMPARED, COMPARED_TOKENS = 1 << 14, 256
+"""Where a batch's prompts have more tokens than the first, so many of each are compared."""
 PROBED = 8
-"""Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
+"""Ids behind the prompt that are compared, which decode steps read."""
 FIRST = (1,)
 """The token beside the last one whose time is held against the host's clock: both give TTFT and time a token."""
 
@@ -106,24 +106,24 @@ class DecodeRun:
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids.
-    `own` is how far a mixture's logits of half of `ids` differ from those.
+    """The eager model's `logits` of `ids`: of the prompt and PROBED further ids, or of COMPARED_TOKENS where those are
+    too many. `own` is how far a mixture's logits of half of `ids` differ from those.
     """
 
     ids: torch.Tensor
     logits: torch.Tensor
-    probe: torch.Tensor
-    behind: torch.Tensor
     own: float = 0.0
 
     @classmethod
     def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "ReferenceOutputs":
         more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
-        probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
+        ids = torch.cat([prompt, more.to(prompt.device)], dim=1)
+        if ids.numel() > MAX_COMPARED:
+            ids = ids[:, :COMPARED_TOKENS]
         logits, half, own = eager.logits(ids).float(), ids.shape[1] // 2, 0.0
         if has_experts(eager.model.config):
             own = logit_gate.difference(eager.logits(ids[:, :half]).float(), logits[:, :half])
-        return cls(ids, logits, probe, eager.logits(probe)[:, prompt.shape[1] :].float(), own)
+        return cls(ids, logits, own)
 
 
 def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceOutputs) -> DecodeRun:
@@ -136,11 +136,8 @@ def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceO
         runner.prepare(case.batch, case.prompt, case.tokens)
         if not runner.gives_logits:
             return DecodeRun(variant, case, runner, "pass")
-        difference = logit_gate.difference(runner.logits(known.ids).float(), known.logits)
+        difference = logit_gate.difference(runner.logits(known.ids).float(), known.logits, prompt=case.prompt)
         refusal = logit_gate.refusal(difference, case.weights, known.own)
-        refusal = refusal or logit_gate.refusal_after_prompt(
-            runner, known.probe, case.prompt, known.behind, case.weights, known.own
-        )
     except Exception as error:
         return DecodeRun(variant, case, runner, "error", failure(error))
     if refusal:

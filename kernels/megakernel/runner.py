@@ -32,7 +32,7 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPrompts
 from kernels.ops.sampling import Samplings, expand_samplings
-from kernels.runners.base import Generation, Runner, check_request
+from kernels.runners.base import Generation, Runner, check_request, prompt_length
 from kernels.runners.readers import LOOK_NS
 
 MAX_FORCED_STEPS = 1024
@@ -97,7 +97,10 @@ class MegakernelRunner(Runner):
             raise ValueError("ops: the prompt's pass over several GPUs takes the default variants, and none of a plan")
         self._shard = shard_of(self.shape, len(self._gpus), self.weights)
         self._variants = variants
+        self._rank_shards: list[RankShard] = []
         self._prompts: PromptReader | None = None
+        self._forced_prompts: PromptReader | None = None
+        self._served = 0
         self._cancel = allocate_pinned(1, 0)
         self._beside = torch.cuda.Stream(weight.device)
 
@@ -107,10 +110,11 @@ class MegakernelRunner(Runner):
             raise ValueError(f"batch: the megakernel serves 1 to {self.shape.batch_most} of this model, not {batch}")
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
             capacity = room_for(prompt, tokens)
-            self._machine = self._prompts = None
+            self._machine = self._prompts = self._forced_prompts = None
             self._models = self._models or rank_models(self._source, self._gpus, self.weights, self._rounding)
             self._machine = self._machine_of(batch, capacity)
-            self._prompts = self._prompts_of(self._machine, BatchShape(batch, prompt, tokens))
+            self._rank_shards = self._shards_of(self._machine, BatchShape(batch, prompt, tokens))
+            self._prompts = self._prompt_reader(whole=False)
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
 
     def _machine_of(self, batch: int, capacity: int) -> SingleGpuMegakernel | RankedMachine:
@@ -123,9 +127,9 @@ class MegakernelRunner(Runner):
             return SingleGpuMegakernel(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
         return RankedMachine(self._models, self._shard, layout, capacity, tuning)
 
-    def _prompts_of(self, machine: SingleGpuMegakernel | RankedMachine, traffic: BatchShape) -> PromptReader:
-        """Prompts that leave the keys and values of each rank's heads in that rank's caches."""
-        made = []
+    def _shards_of(self, machine: SingleGpuMegakernel | RankedMachine, traffic: BatchShape) -> list[RankShard]:
+        """What the prompt's passes work with: they leave the keys and values of each rank's heads in its caches."""
+        shards = []
         for own, rank in zip(self._models, machine.ranks, strict=True):
             with current(rank.gpu):
                 gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
@@ -137,8 +141,12 @@ class MegakernelRunner(Runner):
                 position = torch.zeros(1, dtype=torch.int64, device=rank.gpu)
                 token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
             state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
-            made.append(RankShard(own.compact, variants, state))
-        return PromptReader(*made[0], whole=False) if len(made) == 1 else TensorParallelPrompts(made, whole=False)
+            shards.append(RankShard(own.compact, variants, state))
+        return shards
+
+    def _prompt_reader(self, *, whole: bool) -> PromptReader:
+        shards = self._rank_shards
+        return PromptReader(*shards[0], whole=whole) if len(shards) == 1 else TensorParallelPrompts(shards, whole=whole)
 
     def cancel(self) -> None:
         """Ends the current generation after its next token; `generate` then returns the tokens so far."""
@@ -162,6 +170,7 @@ class MegakernelRunner(Runner):
         assert prompts is not None
         assert machine is not None
         prompts.capture(length)
+        self._served = length
         memory, made = allocate_pinned(tokens * batch, -1)
         self._cancel[1][0] = 0
         before = machine.launches
@@ -221,40 +230,38 @@ class MegakernelRunner(Runner):
 
     @torch.no_grad()
     def logits(self, ids: Tensor) -> Tensor:
-        """Every position from an empty cache; [rows, length, vocab] float32. Raises ValueError for unknown ids."""
-        self._check_ids(ids)
-        if self._machine is None or not self._holds(ids.shape[1], self._machine.capacity):
-            self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
-        machine = self._machine
-        assert machine is not None
-        parts = [self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)]
+        """Logits [rows, length, vocab] float32 by the prompt's pass and by steps (`prompt_length`). Raises ValueError
+        for unknown ids.
+        """
+        machine = self._machine_for(ids)
+        self._forced_prompts = prompts = self._forced_prompts or self._prompt_reader(whole=True)
+        length, parts = prompt_length(ids.shape[1], self._served, self.weights != "bf16"), []
+        for rows in ids.to(machine.gpu).split(machine.layout.batch):
+            filled = torch.nn.functional.pad(rows[:, :length], (0, 0, 0, machine.layout.batch - len(rows)))
+            of_prompt = prompts.logits(filled)[: len(rows)].float()
+            parts.append(torch.cat([of_prompt, self._forced(machine, rows, length)], dim=1))
+            prompts.check()
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _holds(self, length: int, capacity: int) -> bool:
-        return length <= capacity and self._models[0].compact.rotates_alike(length, capacity)
-
     @torch.no_grad()
-    def after_prompt(self, ids: Tensor, prompt: int) -> Tensor:
-        """See `Runner.after_prompt`: the prompt's pass leaves keys and values, from which the megakernel goes on."""
-        self._check_ids(ids)
-        batch, length = ids.shape
-        if not 0 < prompt < length:
-            raise ValueError(f"prompt: {prompt} of {length} ids leave nothing before or behind")
-        if self._prompts is None or not self._prompts.fits(batch, prompt, length - prompt):
-            self.prepare(batch, prompt, length - prompt)
-        prompts, machine = self._prompts, self._machine
-        assert prompts is not None
-        assert machine is not None
-        ids = ids.to(machine.gpu)
-        prompts.read(ids[:, :prompt])
-        logits = self._forced(machine, ids, prompt)
-        prompts.check()
-        return logits
+    def step_logits(self, ids: Tensor) -> Tensor:
+        """As `logits`, every position by a step, from an empty cache."""
+        machine = self._machine_for(ids)
+        return torch.cat([self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)])
 
-    def _check_ids(self, ids: Tensor) -> None:
+    def _machine_for(self, ids: Tensor) -> SingleGpuMegakernel | RankedMachine:
+        """The machine, prepared for sequences such as ids [rows, length]. Raises ValueError for unknown ids."""
         check_request(ids, 1)
         if ids.min() < 0 or ids.max() >= self.shape.vocab:
             raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
+        length, machine = ids.shape[1], self._machine
+        if machine is None or not self._holds(length, machine.capacity):
+            self.prepare(machine.layout.batch if machine else 1, length, 1)
+        assert self._machine is not None
+        return self._machine
+
+    def _holds(self, length: int, capacity: int) -> bool:
+        return length <= capacity and self._models[0].compact.rotates_alike(length, capacity)
 
     def _forced(self, machine: SingleGpuMegakernel | RankedMachine, ids: Tensor, start: int) -> Tensor:
         """Logits [rows, length - start, vocab] float32 of ids [rows, length] from `start` on, behind cached keys."""
@@ -287,6 +294,6 @@ class MegakernelRunner(Runner):
         return self.ranks[0].program
 
     def close(self) -> None:
-        self._machine = self._prompts = self._variants = None
-        self._source, self._models = None, []
+        self._machine = self._prompts = self._forced_prompts = self._variants = None
+        self._source, self._models, self._rank_shards = None, [], []
         super().close()

@@ -68,6 +68,12 @@ class PromptReader:
         chosen.run()
         return chosen.stream
 
+    def logits(self, prompt: Tensor) -> Tensor:
+        """Logits [b, length, vocab] of the prompt [b, length], which is run as by `read`. The passes are `whole`."""
+        stream, (batch, length) = self.read(prompt), prompt.shape
+        head = self._graphs[bucket(length)].head
+        return head.logits(stream.view(batch, -1, stream.shape[-1])[:, :length])
+
     def check(self) -> None:
         """Raises RuntimeError when the ranks of a sharded model did not come together, once the prompt is read."""
 
@@ -91,6 +97,7 @@ class Bucket:
 
     def __init__(self, one_pass: OnePass, length: Tensor, devices: Sequence[torch.device] = ()) -> None:
         self._pass, state = one_pass, one_pass.state  # the graph reads the pass's buffers but does not keep them alive
+        self.head = one_pass.head
         self.ids = torch.zeros(state.batch, one_pass.queries, dtype=torch.int64, device=length.device)
         self.stream = self.ids
 

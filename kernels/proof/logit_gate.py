@@ -7,8 +7,6 @@ from kernels.quant.formats import INT4
 if TYPE_CHECKING:
     import torch
 
-    from kernels.runners import Runner
-
 MAX_DIFFERENCE = {"bf16": 0.06, "fp16": 0.03, "fp32": 0.01, "fp8": 0.25, "int8": 0.5, "nvfp4": 0.9} | dict.fromkeys(
     (*INT4, "mxfp4"), 0.9
 )
@@ -22,13 +20,15 @@ OWN_TIMES = 1.5
 """How often a mixture's own difference, between two orders of torch's sums, another order may differ from it."""
 
 
-def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0) -> float:
+def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0, prompt: int = 0) -> float:
     """‖logits − expected‖ / ‖expected‖ over all elements; NaN if any logit is NaN.
 
-    Where the last `boxes` values of each row are coordinates, the larger of that of the others and of theirs.
+    It is the larger one of two parts where the last `boxes` values of each row are coordinates, or where the first
+    `prompt` of [batch, length, vocab] are a prompt, which a pass of its own reads.
     """
-    if boxes:
-        parts = [(tensor[..., :-boxes], tensor[..., -boxes:]) for tensor in (logits, expected)]
+    if boxes or prompt:
+        at, dim = (-boxes, -1) if boxes else (prompt, 1)
+        parts = [tensor.tensor_split([at], dim) for tensor in (logits, expected)]
         return float(logits.new_tensor([difference(*pair) for pair in zip(*parts, strict=True)]).max())
     return float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
 
@@ -41,16 +41,3 @@ def refusal(difference: float, precision: str, own: float = 0.0) -> str | None:
     if difference <= allowed:
         return None
     return f"Its logits differ from the model's by {difference:.1%}; rounding to {precision} explains {allowed:.0%}."
-
-
-def refusal_after_prompt(
-    runner: "Runner", ids: "torch.Tensor", prompt: int, expected: "torch.Tensor", precision: str, own: float = 0.0
-) -> str | None:
-    """The gate of a prompt's pass, which `logits` may go without; None if it passes. `expected` [batch, length -
-    prompt, vocab] are the model's behind the first `prompt` ids; `own` as for `refusal`.
-    """
-    logits = runner.after_prompt(ids, prompt)
-    if logits is None:
-        return None
-    reason = refusal(difference(logits.float().to(expected.device), expected), precision, own)
-    return f"It reads prompts by another pass. Behind a prompt of {prompt} ids: {reason}" if reason else None

@@ -119,26 +119,22 @@ def judge(
 
     `precisions` are the one in the runner that rounds most, such as that of its weights, and that of its activations.
     Where the first is the lower one, or `reference` is the runner itself or refuses the ids, they are held against the
-    runner's own logits too, whose distance from the model is judged separately. In 16 bits these are behind a prompt
-    that is read as in `generate`. Raises ValueError as `logit_gaps`.
+    runner's own logits too, whose distance from the model is judged separately. Raises ValueError as `logit_gaps`.
     """
     allowed, activations = (MAX_DIFFERENCE[precision] for precision in precisions)
-    lossy, is_own = allowed > activations, reference is runner
-    gaps = joined([logit_gaps(reference, *batch, as_generated=is_own and not lossy) for batch in served])
-    if is_own:
+    gaps = joined([logit_gaps(reference, *batch) for batch in served])
+    if reference is runner:
         return Judged(gaps, gaps, gaps.own_refusal(activations))
     refusal = gaps.refusal(allowed)
-    if not runner.gives_logits or not (lossy or refusal):
+    if not runner.gives_logits or (allowed <= activations and not refusal):
         return Judged(gaps, None, refusal)
-    own = joined([logit_gaps(runner, *batch, as_generated=not lossy) for batch in served])
+    own = joined([logit_gaps(runner, *batch) for batch in served])
     return Judged(gaps, own, gaps.refusal(allowed, explained=True) or own.own_refusal(activations))
 
 
-def logit_gaps(
-    reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]], as_generated: bool = False
-) -> LogitGaps:
-    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] by `reference`, `as_generated` by the pass
-    of `generate`. Raises ValueError for an id outside the vocabulary or unequal rows.
+def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]]) -> LogitGaps:
+    """The gaps of ids `served` [batch][new] after `prompt` [batch, length] by `reference`. Raises ValueError for an id
+    outside the vocabulary or unequal rows.
     """
     import torch
 
@@ -148,23 +144,10 @@ def logit_gaps(
     vocabulary = reference.model.config.vocab_size
     if bool((ids < 0).any()) or bool((ids >= vocabulary).any()):
         raise ValueError(f"served: an id lies outside of the vocabulary of {vocabulary:,}")
-    logits = _logits(reference, torch.cat([prompt, ids], dim=1), prompt.shape[1], as_generated).float()
+    logits = reference.logits(torch.cat([prompt, ids], dim=1))[:, prompt.shape[1] - 1 : -1].float()
     chosen = logits.gather(-1, ids.to(logits.device).unsqueeze(-1)).squeeze(-1)
     gaps = (logits.amax(-1) - chosen) / logits.std(-1)
     return LogitGaps(mean=float(gaps.mean()), largest=float(gaps.max()), tokens=ids.numel())
-
-
-def _logits(runner: "Runner", ids: "torch.Tensor", prompt: int, as_generated: bool) -> "torch.Tensor":
-    """The logits [batch, length - prompt, vocab] that predict the ids [batch, length] behind the first `prompt`. A pass
-    for prompts alone gives no logits, so those of the first id are always by `logits`.
-    """
-    import torch
-
-    behind = runner.after_prompt(ids, prompt) if as_generated else None
-    if behind is None:
-        return runner.logits(ids)[:, prompt - 1 : -1]
-    first = runner.logits(ids[:, :prompt])[:, -1:]
-    return torch.cat([first.to(behind), behind[:, :-1]], dim=1)
 
 
 def own_gaps(runner: "Runner", shape: tuple[int, int, int]) -> LogitGaps:

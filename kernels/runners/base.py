@@ -40,6 +40,16 @@ def check_request(prompt: "torch.Tensor", tokens: int) -> None:
         raise ValueError(f"tokens: at least one is made, not {tokens}")
 
 
+def prompt_length(length: int, served: int, lossy: bool = False) -> int:
+    """How many of `length` teacher-forced ids the prompt's pass reads; decode steps read the others.
+
+    As many as the last prompt that was `served`. Half of the ids where these do not go beyond it, or where the plan is
+    `lossy`: either path may be wrong, or lose accuracy.
+    """
+    half = max(1, length // 2)
+    return half if lossy or not 0 < served < length else served
+
+
 class Runner(ABC):
     """A model made ready on one device, for many calls. `prepare` compiles for one traffic, never timed."""
 
@@ -67,11 +77,9 @@ class Runner(ABC):
 
     @abstractmethod
     def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
-        """Teacher-forced logits [batch, length, vocab] of `ids`, by the code that generates, or a model's output."""
-
-    def after_prompt(self, ids: "torch.Tensor", prompt: int) -> "torch.Tensor | None":
-        """Logits behind the first `prompt` of ids, which the pass of `generate` reads; None where `logits` does so."""
-        return None
+        """Teacher-forced logits [batch, length, vocab] of `ids`, by the code that generates (`prompt_length`), or a
+        model's output.
+        """
 
     def encode(self, ids: "torch.Tensor") -> Generation:
         """One forward pass over a main input as in `kernels.model.inputs`; `times_ns` has one entry."""

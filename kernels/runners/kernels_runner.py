@@ -22,6 +22,7 @@ from kernels.model.state import State
 from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model.tensor_parallel_pass import RankShard, TensorParallelPass, TensorParallelPrompts
 from kernels.quant.quantised_matrix import QUANTISERS
+from kernels.runners.base import prompt_length
 from kernels.runners.compiled import CompiledRunner
 from kernels.runners.readers import SeenReader, TokenReader
 from kernels.runners.sessions import BucketSession, Session
@@ -119,14 +120,10 @@ class KernelsSession(Session):
         return super().reader(length, tokens) if seen is None else SeenReader(seen, length, tokens)
 
     def teacher_forced_logits(self, ids: Tensor) -> Tensor:
-        """Logits by the request's own path: as many ids as the last prompt had in one pass, the others one by one.
-
-        A plan of lower precision reads half of the ids as a prompt and half one by one, since either path may lose
-        accuracy. Raises RuntimeError when a token that the plan's head chose is not the best by these logits.
+        """Logits by the prompt's pass and by decode steps (`prompt_length`). Raises RuntimeError when a token that the
+        plan's head chose is not the best by these logits.
         """
-        length = min(ids.shape[1], self._served or ids.shape[1])
-        if self.variants.lossy:
-            length = min(length, max(1, ids.shape[1] // 2))
+        length = prompt_length(ids.shape[1], self._served, self.variants.lossy)
         stream = self.prompts.read(ids[:, :length])
         streams = [stream.view(self.batch, -1, stream.shape[-1])[:, :length].clone()]
         chosen = [self.token.clone()]

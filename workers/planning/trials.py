@@ -115,8 +115,9 @@ class TrialRunner:
             return "fail", "Its logits are not finite, or not as many as the model's."
         generates = self.document.model.kind == "decoder"
         answer = TOKENS if generates else answer_of(runner.model)
-        refusal = logit_gate.refusal(logit_gate.difference(logits, expected, answer.boxes), rounding_of(plan))
-        if refusal := refusal or self._after_prompt(runner, plan):
+        prompt = self.document.workload.traffic.prompt_tokens if generates else 0
+        difference = logit_gate.difference(logits, expected, answer.boxes, prompt)
+        if refusal := logit_gate.refusal(difference, rounding_of(plan)):
             return "fail", refusal
         if not lossy:
             return "pass", ""
@@ -131,15 +132,6 @@ class TrialRunner:
         batch = self.document.workload.traffic.batch
         ids = self.reference.ids if lossy else self.reference.ids[:batch]
         return torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
-
-    def _after_prompt(self, runner: Runner, plan: Plan) -> str | None:
-        """Why the pass that reads prompts is wrong, where the runner has one that its `logits` do not use."""
-        assert self.reference is not None
-        traffic, ids = self.document.workload.traffic, self.reference.ids[: self.document.workload.traffic.batch]
-        if ids.dim() != 2 or ids.shape[1] <= traffic.prompt_tokens:
-            return None
-        expected = self.reference.logits[: len(ids), traffic.prompt_tokens :]
-        return logit_gate.refusal_after_prompt(runner, ids, traffic.prompt_tokens, expected, rounding_of(plan))
 
     def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str:
         """Why what was served does not count, "" where it counts.

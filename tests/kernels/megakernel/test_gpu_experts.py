@@ -34,7 +34,7 @@ def test_it_is_as_near_to_float32_as_torch(family, batch):
 
 def check_fidelity(family, model, exact, runner, batch):
     """The runner's logits of `batch` prompts at once lose no more than torch's in bf16."""
-    runner.prepare(batch, 128, 1)
+    runner.prepare(batch, 1, 128)
     tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
     reference, torchs = (runners.runner("eager", value) for value in (exact, model))
     _, before, own = quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)

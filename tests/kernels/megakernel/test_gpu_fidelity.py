@@ -28,7 +28,7 @@ def assert_as_near(called, done, torchs, own):
 def test_on_generated_weights(family, batch):
     model, exact = models(FAMILIES[family])
     runner = runners.runner("megakernel", model)
-    runner.prepare(batch, 128, 1)
+    runner.prepare(batch, 1, 128)
     tokens = texts.random(model.config.vocab_size, 128, quality.MIN_TOKENS)
     reference, torchs = (runners.runner("eager", value) for value in (exact, model))
     assert_as_near(

@@ -37,7 +37,7 @@ def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
         ids = torch.randint(0, 4099, (batch, length), device="cuda")
         runner.prepare(batch, length - 8, 8)
         assert runner._machine.layout.tensor_parallel_size == len(devices)
-        own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
+        own, torchs, truth = runner.logits(ids), model(ids).logits, exact(ids).logits
         own, torchs = ((value[:, -8:].float() - truth[:, -8:]).norm() for value in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
 
@@ -62,7 +62,7 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
     runner = runner_of(model, devices=devices, tuning={"debug": True})
     runner.prepare(1, 24, 1)
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
-    runner.logits(ids)
+    runner.step_logits(ids)
     first, *others = (rank.residuals.to("cuda") for rank in runner._machine.ranks)
     assert all(torch.equal(other, first) for other in others)
     own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
@@ -169,8 +169,8 @@ def test_one_gpu_and_all_ranks_give_the_same_bits(devices):
     model, _ = models(config_of("llama", devices))
     ids = torch.randint(0, 4099, (1, 60), device="cuda")
     both = runner_of(model, devices=devices)
-    result, layout = both.logits(ids), both._machine.layout
+    result, layout = both.step_logits(ids), both._machine.layout
     parts = {"out_parts": layout.out_partials, "down_parts": layout.down_partials}
     single = runner_of(model, layout=parts | {"copies": 1, "pairs": layout.pairs})
-    assert torch.equal(single.logits(ids), result)
+    assert torch.equal(single.step_logits(ids), result)
     assert single._machine.layout.out_parts == layout.out_partials

@@ -48,7 +48,7 @@ def test_sequences_answer_as_they_do_in_a_batch_filled_up_to_a_power_of_two(weig
     )
     filled.prepare(4 if batch == 3 else 8, 300, 1)
     own.prepare(batch, 300, 1)
-    assert torch.equal(own.logits(ids[:batch]), filled.logits(ids)[:batch])
+    assert torch.equal(own.step_logits(ids[:batch]), filled.step_logits(ids)[:batch])
 
 
 @pytest.mark.parametrize("batch", [3, 5])
@@ -72,7 +72,7 @@ def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     runner = runner_of(model)
     runner.prepare(batch, length, 1)
     truth, torchs = (last_logits(value, ids, 1000) for value in (exact, model))
-    own = runner.logits(ids)[:, -1000:]
+    own = runner.step_logits(ids)[:, -1000:]
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
 
 
@@ -120,13 +120,13 @@ def test_pairs_find_room_and_are_left_out_where_they_do_not(monkeypatch):
     model, exact = models(GPU_CONFIGS["qwen2"])
     paired = runner_of(model)
     ids = torch.randint(0, 4099, (1, 100), device="cuda")
-    logits = paired.logits(ids)
+    logits = paired.step_logits(ids)
     monkeypatch.setattr(device, "pairs_at_once", lambda *args: 65)
     alone = runner_of(model)
     with torch.no_grad():
         truth, limit = exact(ids).logits, 1.1 * (model(ids).logits.float() - exact(ids).logits).norm()
     assert (logits - truth).norm() <= limit
-    assert (alone.logits(ids) - truth).norm() <= limit
+    assert (alone.step_logits(ids) - truth).norm() <= limit
     assert (paired.program.layout.pairs, alone.program.layout.pairs) == (True, False)
 
 
@@ -216,28 +216,29 @@ def test_logits_behind_a_prompt_are_the_models(family, batch):
     ids = torch.randint(0, 4099, (batch, LONG_PROMPT + BEHIND), device="cuda")
     runner = runner_of(model)
     runner.prepare(batch, LONG_PROMPT, BEHIND)
-    own = runner.after_prompt(ids, LONG_PROMPT)
-    truth, torchs = (expected_of(value, ids)[:, LONG_PROMPT:] for value in (exact, model))
+    own, truth, torchs = runner.logits(ids), expected_of(exact, ids), expected_of(model, ids)
     assert own.shape == truth.shape
-    assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
-    assert logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, torchs, "bf16") is None
+    for part in (slice(0, LONG_PROMPT), slice(LONG_PROMPT, None)):
+        assert (own - truth)[:, part].norm() <= 1.1 * (torchs - truth)[:, part].norm()
+    assert logit_gate.refusal(logit_gate.difference(own, torchs, prompt=LONG_PROMPT), "bf16") is None
 
 
-def test_a_wrong_prompt_pass_is_refused_though_forced_decoding_is_right(monkeypatch):
+def test_keys_that_the_prompts_pass_left_wrong_are_refused(monkeypatch):
     model, _ = models(GPU_CONFIGS["llama"])
     ids = torch.randint(0, 4099, (1, LONG_PROMPT + BEHIND), device="cuda")
     runner = runner_of(model)
     runner.prepare(1, LONG_PROMPT, BEHIND)
-    read = runner._prompts.read
+    expected = expected_of(model, ids)
+    right = runner.logits(ids)
+    of_prompt = runner._forced_prompts.logits
 
     def overwrites(prompt):
-        result = read(prompt)
+        result = of_prompt(prompt)
         runner._machine.values.fill_(10.0)
         return result
 
-    monkeypatch.setattr(runner._prompts, "read", overwrites)
-    expected = expected_of(model, ids)
-    assert logit_gate.refusal(logit_gate.difference(runner.logits(ids), expected), "bf16") is None
-    text = logit_gate.refusal_after_prompt(runner, ids, LONG_PROMPT, expected[:, LONG_PROMPT:], "bf16")
-    print(text)
-    assert "Its logits differ from the model's by" in text
+    monkeypatch.setattr(runner._forced_prompts, "logits", overwrites)
+    wrong = runner.logits(ids)
+    assert torch.equal(wrong[:, :LONG_PROMPT], right[:, :LONG_PROMPT])
+    differences = [logit_gate.difference(logits, expected, prompt=LONG_PROMPT) for logits in (right, wrong)]
+    assert [bool(logit_gate.refusal(difference, "bf16")) for difference in differences] == [False, True]

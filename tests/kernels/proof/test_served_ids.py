@@ -64,27 +64,6 @@ def test_where_the_reference_errs_at_one_id_the_runners_own_logits_decide(
     assert (judged.refusal is None) == passes
 
 
-class ReadingPromptsTwice(Erring):
-    """Its own `logits` err as well, those behind the prompt that it reads as in `generate` do not."""
-
-    def after_prompt(self, ids: torch.Tensor, prompt: int) -> torch.Tensor:
-        return EagerRunner.logits(self, ids)[:, prompt:]
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_in_16_bits_the_own_logits_are_those_behind_the_prompt_of_generate(
-    prompt: torch.Tensor, precision: str
-) -> None:
-    """Where rounded keys of the prompt lead elsewhere, the tokens follow them."""
-    model = llama("fp32")
-    runner, reference = ReadingPromptsTwice(model), Erring(model)
-    served = EagerRunner(model).generate(prompt, 64).tokens
-    for side in (reference, runner):
-        judged = judge(side, runner, [(prompt, served)], (precision, "bf16"))
-        assert judged.own is not None
-        assert (judged.own.largest < 1e-4) == (judged.refusal is None) == (precision == "bf16")
-
-
 @pytest.mark.parametrize(
     ("beyond", "answers", "passes"),
     [

@@ -125,13 +125,13 @@ class NoForward(ZeroRunner):
         return Generation([], [time.monotonic_ns()], start_ns, output=torch.zeros(len(ids), ids.shape[1], 32))
 
 
-class WrongPrompts(ZeroRunner):
-    """Its logits are honest, and so is what it serves, but behind a prompt it computes something else."""
+class WrongSteps(ZeroRunner):
+    """What it serves is honest, and so are its logits of a prompt, but behind it they are of something else."""
 
     generate = EagerRunner.generate
 
-    def after_prompt(self, ids: torch.Tensor, prompt: int) -> torch.Tensor:
-        return self.logits(ids.flip(1))[:, prompt:]
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.cat([super().logits(ids)[:, :16], super().logits(ids.flip(1))[:, 16:]], dim=1)
 
 
 class Zeros(WholeModel):
@@ -151,7 +151,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     ("runner", "said"),
     [
         ("ZeroRunner", "The ids that it served contradict its own logits: over "),
-        ("WrongPrompts", "Behind a prompt of 16 ids: Its logits differ from the model's by "),
+        ("WrongSteps", "Its logits differ from the model's by "),
     ],
 )
 def test_compose_refuses_made_up_ids_and_logits_that_differ_behind_a_prompt(context, monkeypatch, runner, said):
