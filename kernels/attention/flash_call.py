@@ -1,4 +1,4 @@
-"""A call of flash_hopper.cu or blackwell/flash.cu: schedules the tiles, checks the arguments, encodes tensor maps."""
+"""A call of flash_hopper.cu or flash_blackwell.cu: schedules the tiles, checks the arguments, encodes tensor maps."""
 
 import math
 from functools import partial

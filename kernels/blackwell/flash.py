@@ -15,7 +15,7 @@ from kernels.registry import Refusal, Variant, check_params, register
 if TYPE_CHECKING:
     import torch
 
-SOURCE = Path(__file__).with_suffix(".cu")
+SOURCE = Path(__file__).with_name("flash_blackwell.cu")
 SM, ARCHITECTURE = 100, "sm_100a"
 ROWS, KEYS, THREADS = 128, 128, 384
 """Queries of a half of a tile, keys of a block, threads of a block of the grid."""

@@ -94,7 +94,7 @@ class GemmHopperFp8(HopperVariant):
 
         return scaled.of_w(interleave_gate_up(weight) if case.gates else weight, _granularity(case))
 
-    def round_arguments(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         return rounded(case, arguments)
 
 

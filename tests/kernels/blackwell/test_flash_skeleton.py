@@ -49,7 +49,9 @@ class Skeleton(FlashCall):
 def test_it_compiles_for_hopper(fields: dict[str, Any]) -> None:
     """The thread that plays the tensor cores has 40 registers, so that it spills."""
     planned = plan(case(fields), {})
-    assert resources(built(planned.source, planned.constants)[0]).registers * THREADS <= REGISTERS
+    log, binary = built(planned.source, planned.constants)
+    assert resources(log).registers * THREADS <= REGISTERS
+    assert f"\0{planned.entry}\0".encode() in binary
 
 
 @pytest.mark.gpu

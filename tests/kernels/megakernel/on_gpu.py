@@ -84,8 +84,12 @@ def inputs_of_layers(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def assert_layers_are_near(own: torch.Tensor, model: Any, exact: Any, ids: torch.Tensor) -> None:
-    """`own` [layers + 1, tokens, hidden] is as near to float32 as torch's bf16 in every layer."""
-    truth, torchs = (inputs_of_layers(value, ids) for value in (exact, model))
+    """`own` [layers + 1, tokens, hidden] is as near to float32 as torch's bf16 in every layer.
+
+    The compact decoder divides the residual stream by `residual_multiplier` where the model has one.
+    """
+    scale = getattr(model.config, "residual_multiplier", None) or 1
+    truth, torchs = (inputs_of_layers(value, ids) / scale for value in (exact, model))
     assert own.shape == truth.shape
     for layer in range(len(own)):
         limit = 1.1 * (torchs[layer] - truth[layer]).norm() + 1e-6 * truth[layer].norm()

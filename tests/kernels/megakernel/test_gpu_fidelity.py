@@ -11,6 +11,10 @@ from workers.stats.intervals import paired_difference
 pytestmark = pytest.mark.gpu
 
 
+NOISE = 1e-9
+"""Nats of a divergence that float32 leaves where both models are all but certain, as with Gemma's random weights."""
+
+
 def assert_as_near(called, done, torchs, own):
     assert done == quality.MIN_TOKENS
     assert not own.broken
@@ -20,7 +24,7 @@ def assert_as_near(called, done, torchs, own):
         f"{called}: KL divergence of torch {torchs.mean_kl:.2g} and own {own.mean_kl:.2g}, own less 1.1 torch's {kl}; "
     )
     print(f"{called}: disagreement {torchs.disagreement:.4f} and {own.disagreement:.4f}, {other}")
-    assert kl.high <= 0
+    assert kl.high <= NOISE
     assert other.high <= 0
 
 

@@ -8,7 +8,7 @@ from kernels.proof import gate, inputs
 from kernels.proof.gate import PoisonedEmpty
 from kernels.proof.kernel_names import kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
-from kernels.registry import variant
+from kernels.registry import Variant, variant, variants
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -61,6 +61,13 @@ def test_what_cannot_run_or_be_tested_is_one_line():
     assert report.sentence == "It could not run: RuntimeError: no kernel image is available"
     case = ModelCase(model="tiny-llama", batch=1, prompt=1, tokens=1)
     assert "no test inputs for" in gate.check(variant("torch_lm_head"), case, "cpu").sentence
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in variants() if one.lossy and one.op != "model"], ids=lambda one: one.name
+)
+def test_every_lossy_variant_says_how_it_rounds(one: Variant) -> None:
+    assert type(one).rounded is not Variant.rounded
 
 
 def test_lossy_variant_is_held_to_its_rounded_weights_and_reports_the_rounding():

@@ -114,7 +114,7 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
         w = experts.Experts(*(torch.empty(count, 1, device="cuda") for _ in range(3)), chosen, True, True)
         logits = torch.randn(tokens, count, device="cuda", generator=torch.Generator("cuda").manual_seed(tokens))
         (shares, numbers), (wanted, expected) = (
-            value.routed(logits.bfloat16().float(), w) for value in (experts_triton, experts)
+            value.route(logits.bfloat16().float(), w) for value in (experts_triton, experts)
         )
         best = [logits.bfloat16().float().gather(1, value.long()) for value in (numbers, expected)]
         assert torch.equal(*best)
@@ -125,5 +125,5 @@ def test_the_routing_in_triton_is_torchs_on_the_chip() -> None:
             assert torch.equal(one, other)
         y = torch.randn(tokens * chosen, 200, device="cuda").bfloat16()
         place = experts.order_by_expert(numbers.long(), count).inverse
-        result, sums = (value.combined(y, shares, place) for value in (experts_triton, experts))
+        result, sums = (value.combine_experts(y, shares, place) for value in (experts_triton, experts))
         torch.testing.assert_close(result, sums, atol=0.02, rtol=0.02)
