@@ -1,4 +1,4 @@
-# make demo | up | test | chaos | lint | format | wheel | client | clients | screenshots | setup | clean | distclean
+# make demo | up | test | chaos | lint | format | size | wheel | client | clients | screenshots | setup | clean | distclean
 #
 # setup installs once; a stamp inside the virtual environment lets every later call skip it.
 
@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test chaos lint style types format wheel client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
+.PHONY: help setup demo up test chaos lint style types format size wheel client clients screenshots pin-images pin-hashes migrate train-sample clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ style: setup
 
 types: setup
 	$(BIN)/mypy
+
+size:  ## lines of Python by package, words of README and docs
+	@for room in kernels workers workbench tests benchmarks; do git ls-files "$$room/*.py" | xargs cat | wc -l | xargs echo "$$room"; done
+	@git ls-files '*.py' | xargs cat | wc -l | xargs echo "lines of Python"
+	@find docs README.md -name '*.md' | xargs cat | wc -w | xargs echo "words"
 
 format: setup  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
