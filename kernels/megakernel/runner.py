@@ -243,12 +243,6 @@ class MegakernelRunner(Runner):
             prompts.check()
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    @torch.no_grad()
-    def step_logits(self, ids: Tensor) -> Tensor:
-        """As `logits`, every position by a step, from an empty cache."""
-        machine = self._machine_for(ids)
-        return torch.cat([self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)])
-
     def _machine_for(self, ids: Tensor) -> SingleGpuMegakernel | RankedMachine:
         """The machine, prepared for sequences such as ids [rows, length]. Raises ValueError for unknown ids."""
         check_request(ids, 1)

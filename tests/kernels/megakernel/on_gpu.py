@@ -59,6 +59,13 @@ def runner_of(model: Any, **options: Any) -> Any:
 
 
 @torch.no_grad()
+def step_logits(runner: Any, ids: torch.Tensor) -> torch.Tensor:
+    """As `runner.logits`, every position by a decode step, from an empty cache."""
+    machine = runner._machine_for(ids)
+    return torch.cat([runner._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)])
+
+
+@torch.no_grad()
 def last_logits(model: Any, ids: torch.Tensor, count: int) -> torch.Tensor:
     """The model's logits at the last `count` of ids [batch, length], a long prompt read piece by piece; float32."""
     pieces = [*ids[:, :-count].split(READ_TOGETHER, dim=1), ids[:, -count:]]

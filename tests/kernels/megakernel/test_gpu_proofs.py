@@ -16,6 +16,7 @@ from tests.kernels.megakernel.on_gpu import (
     batches_of,
     models,
     runner_of,
+    step_logits,
 )
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import undeclared
@@ -45,7 +46,7 @@ def test_each_layer_leaves_the_residual_of_the_reference(family, batch):
     runner = runner_of(model, tuning={"debug": True})
     runner.prepare(batch, 24, 1)
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
-    runner.step_logits(ids)
+    step_logits(runner, ids)
     own = runner._machine.residuals[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
     assert_layers_are_near(own, model, exact, ids)
 

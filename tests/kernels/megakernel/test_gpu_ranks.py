@@ -11,7 +11,7 @@ from kernels.megakernel.program.instructions import FIELDS, QKV
 from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel import on_gpu
-from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, models, runner_of
+from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, models, runner_of, step_logits
 from tests.kernels.megakernel.test_gpu_experts import check_fidelity
 from tests.kernels.megakernel.tiny_models import GPU_MIXTURES
 from tests.kernels.megakernel.touched import undeclared
@@ -62,7 +62,7 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
     runner = runner_of(model, devices=devices, tuning={"debug": True})
     runner.prepare(1, 24, 1)
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
-    runner.step_logits(ids)
+    step_logits(runner, ids)
     first, *others = (rank.residuals.to("cuda") for rank in runner._machine.ranks)
     assert all(torch.equal(other, first) for other in others)
     own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
@@ -169,8 +169,8 @@ def test_one_gpu_and_all_ranks_give_the_same_bits(devices):
     model, _ = models(config_of("llama", devices))
     ids = torch.randint(0, 4099, (1, 60), device="cuda")
     both = runner_of(model, devices=devices)
-    result, layout = both.step_logits(ids), both._machine.layout
+    result, layout = step_logits(both, ids), both._machine.layout
     parts = {"out_parts": layout.out_partials, "down_parts": layout.down_partials}
     single = runner_of(model, layout=parts | {"copies": 1, "pairs": layout.pairs})
-    assert torch.equal(single.step_logits(ids), result)
+    assert torch.equal(step_logits(single, ids), result)
     assert single._machine.layout.out_parts == layout.out_partials

@@ -18,6 +18,7 @@ from tests.kernels.megakernel.on_gpu import (
     launched,
     models,
     runner_of,
+    step_logits,
 )
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -48,7 +49,7 @@ def test_sequences_answer_as_they_do_in_a_batch_filled_up_to_a_power_of_two(weig
     )
     filled.prepare(4 if batch == 3 else 8, 300, 1)
     own.prepare(batch, 300, 1)
-    assert torch.equal(own.step_logits(ids[:batch]), filled.step_logits(ids)[:batch])
+    assert torch.equal(step_logits(own, ids[:batch]), step_logits(filled, ids)[:batch])
 
 
 @pytest.mark.parametrize("batch", [3, 5])
@@ -72,7 +73,7 @@ def test_long_contexts_are_as_near_float32_as_torchs(family, batch, length):
     runner = runner_of(model)
     runner.prepare(batch, length, 1)
     truth, torchs = (last_logits(value, ids, 1000) for value in (exact, model))
-    own = runner.step_logits(ids)[:, -1000:]
+    own = step_logits(runner, ids)[:, -1000:]
     assert (own - truth).norm() <= 1.1 * (torchs - truth).norm()
 
 
@@ -120,13 +121,13 @@ def test_pairs_find_room_and_are_left_out_where_they_do_not(monkeypatch):
     model, exact = models(GPU_CONFIGS["qwen2"])
     paired = runner_of(model)
     ids = torch.randint(0, 4099, (1, 100), device="cuda")
-    logits = paired.step_logits(ids)
+    logits = step_logits(paired, ids)
     monkeypatch.setattr(device, "pairs_at_once", lambda *args: 65)
     alone = runner_of(model)
     with torch.no_grad():
         truth, limit = exact(ids).logits, 1.1 * (model(ids).logits.float() - exact(ids).logits).norm()
     assert (logits - truth).norm() <= limit
-    assert (alone.step_logits(ids) - truth).norm() <= limit
+    assert (step_logits(alone, ids) - truth).norm() <= limit
     assert (paired.program.layout.pairs, alone.program.layout.pairs) == (True, False)
 
 
