@@ -29,10 +29,11 @@ from kernels.quant import scaled
 from kernels.quant.formats import INT4
 from kernels.quant.quantised_matrix import QUANTISERS, STORED_ROWS, STORED_SCALES, STORED_ZEROS
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.building import backends
+from kernels.server.execution.building import build_backends
 from kernels.server.execution.engine import Backend, Engine
 from kernels.server.execution.megakernel_backend import MegakernelBackend
-from kernels.server.execution.served_plans import MEGAKERNEL, OF_FP8
+from kernels.server.execution.served_plans import FP8_VARIANTS, MEGAKERNEL
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 
@@ -200,8 +201,8 @@ def main(arguments: list[str] | None = None) -> int:
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
     for weights in options.weights or [dtype]:
         lower = "" if weights == dtype else weights
-        exclude = [*([MEGAKERNEL] if options.no_megakernel else []), *(() if lower else OF_FP8)]
-        prepared = backends(model, wanted, exclude=exclude, weights=lower)
+        exclude = [*([MEGAKERNEL] if options.no_megakernel else []), *(() if lower else FP8_VARIANTS)]
+        prepared = build_backends(model, ServerConfig(wanted, weights=lower, exclude=exclude))
         document[weights] = choices(prepared)
         bench = Bench(options.model, model, prepared, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:

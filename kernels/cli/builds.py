@@ -25,6 +25,7 @@ from kernels.model_files.families import stored_rows
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.quant.formats import dense_precision, megakernel_precision
 from kernels.server.execution.compiling import AnyBuild, NotedVariants, megakernels, served_builds
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.sizing import RequestedSize
 
 META = torch.device("meta")
@@ -70,7 +71,7 @@ def model_builds(
             for precision in launches:
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
     for server in servers:
-        yield from served_builds(config, gpu, server)
+        yield from served_builds(config, gpu, ServerConfig(server))
 
 
 def variant_builds(gpu: Gpu) -> Iterator[Build]:

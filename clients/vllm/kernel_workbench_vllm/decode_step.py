@@ -29,7 +29,7 @@ from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution.compiling import NotedVariants, compile_together
 from kernels.server.execution.heads import drawing_head, head_case
 from kernels.server.execution.ops import Usable, head_ops, packed_ops
-from kernels.server.execution.served_plans import precision_refusal, weights_of
+from kernels.server.execution.served_plans import plan_weights, precision_refusal
 from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import packed_bytes
 
@@ -85,7 +85,7 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
     rounds to them. The head that chooses a token keeps the model's own weights, as vLLM's logits do.
     """
     exclude: Collection[str] = plan.serving.exclude if plan.serving else ()
-    usable = Usable(gpu, exclude=exclude, weights=weights_of(plan))
+    usable = Usable(gpu, exclude=exclude, weights=plan_weights(plan))
     shape = Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
     own = [op for op in plan.ops if plan.runner == "kernels" and op.op != "lm_head" and op.variant not in exclude]
     heads = head_ops(model, shape, replace(usable, weights=""))
@@ -239,7 +239,7 @@ class DecodeSteps:
         """Raises ValueError where memory does not hold the packed weights. A step with torch's ops is left out."""
         on_gpu = model.embedding.is_cuda
         if on_gpu:
-            needed = packed_bytes(model, gpu, weights=weights_of(plan)) + (model.lm_head.nbytes if choose else 0)
+            needed = packed_bytes(model, gpu, weights=plan_weights(plan)) + (model.lm_head.nbytes if choose else 0)
             free = torch.cuda.mem_get_info()[0]
             if needed > free // 2:
                 raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")

@@ -16,11 +16,11 @@ from kernels.megakernel.program.ranks import max_served_batch, shard_of
 from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model import tensor_parallel
 from kernels.model.decoder import Decoder, refusal
-from kernels.model.expert_tiles import can_tile, tile_experts
+from kernels.model.expert_tiles import tile_experts
 from kernels.model.experts import has_experts
 from kernels.model.layer_weights import is_fp8
 from kernels.model_files.digests import model_digest
-from kernels.model_files.families import stored_experts, stored_rows
+from kernels.model_files.families import stored_rows
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
 from kernels.quant.formats import EXPERTS, INT4, megakernel_precision
@@ -28,7 +28,7 @@ from kernels.quant.quantised_matrix import stored_form
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution import pauses
 from kernels.server.execution.backend import KernelsBackend
-from kernels.server.execution.compiling import compile_together, megakernels, pass_builds
+from kernels.server.execution.compiling import compile_together, may_tile, megakernels, pass_builds
 from kernels.server.execution.engine import Backend, Engine
 from kernels.server.execution.megakernel_backend import (
     MegakernelBackend,
@@ -37,17 +37,9 @@ from kernels.server.execution.megakernel_backend import (
     crossover_batch,
 )
 from kernels.server.execution.ops import WIDENED_ROWS, Copies, Usable
-from kernels.server.execution.served_plans import (
-    MEGAKERNEL,
-    keeps_fp8,
-    max_megakernel_batch,
-    plan_sentence,
-    precision_refusal,
-    server_exclusions,
-    weights_of,
-)
+from kernels.server.execution.served_plans import MEGAKERNEL, plan_sentence, precision_refusal
+from kernels.server.execution.server_config import ServerConfig, server_config
 from kernels.server.execution.sizing import (
-    RequestedSize,
     context_of,
     copies_beside,
     free_bytes,
@@ -79,20 +71,23 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
         config, generated, seed = read_model(directory, plan)
     elif plan is not None:
         seed = catalogue_seed(spec.model, config, plan)
-    dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
-    size = spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1)
-    if plan and plan.tensor_parallel_size not in (1, size):
-        raise ValueError(f"--tensor-parallel-size: {size}, and the plan is for {plan.tensor_parallel_size} GPUs")
-    weights = spec.weights or (weights_of(plan) if plan else "")
+    server = server_config(spec, plan, device)
+    size = server.tensor_parallel_size
     with phases.phase("device"):  # makes the CUDA contexts
         for item in tensor_parallel.devices_of(size, device):
             torch.zeros(1, device=item)
     with phases.phase("weights"):
         model: Any = runners.load(
-            directory, config, seed=seed, generated=generated, dtype=dtype, device=device, tensor_parallel_size=size
+            directory,
+            config,
+            seed=seed,
+            generated=generated,
+            dtype=server.dtype,
+            device=device,
+            tensor_parallel_size=size,
         )
     with phases.phase("compile"):
-        compiled_ahead = compiled()
+        ahead = server if compiled() else None
     first = tensor_parallel.shards_of(model)[0]
     reason = refusal(first)
     if reason:
@@ -103,21 +98,14 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
-        _tell(f"the server {plan_sentence(plan, dtype, spec.max_num_seqs)}")
-        usable = drop_other_sizes(drop_foreign_measurements(plan.serving, here), spec)
-        compiled_ahead &= usable == plan.serving
-        plan = plan.model_copy(update={"serving": usable})
-    planned = plan.serving if plan else None
-    kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
-    kv_cache_dtype = spec.kv_cache_dtype or (planned or Serving()).kv_cache_dtype
-    wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms, kv_cache_dtype)
-    compiled_ahead &= kv_bytes is None  # Triton's kernels depend on the number of pages
-    excluded = [*spec.exclude, *(planned.exclude if planned else ())]
-    exclude = server_exclusions(excluded, kv_cache_dtype)
-    if gpu.sm == 90 and MEGAKERNEL in exclude and MEGAKERNEL not in excluded:
+        _tell(f"the server {plan_sentence(plan, server.dtype, spec.max_num_seqs)}")
+        usable = drop_foreign_measurements(plan.serving, here)
+        server = server_config(spec, plan.model_copy(update={"serving": usable}), device)
+    excluded = {*spec.exclude, *(server.serving or Serving()).exclude}
+    if gpu.sm == 90 and MEGAKERNEL in {*server.exclude} - excluded:
         _tell("no megakernel: its caches are in 16 bits and the KV pages in fp8")
-    all_backends = backends(model, wanted, plan, exclude, phases, weights, spec.capture_all, compiled_ahead)
-    serving = serving_settings(all_backends, planned, here, exclude)
+    all_backends = build_backends(model, server, phases, spec.capture_all, ahead)
+    serving = serving_settings(all_backends, server.serving, here, server.exclude)
     kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     return Engine(all_backends, kernels), Ready(
@@ -146,15 +134,6 @@ def drop_foreign_measurements(serving: Serving | None, here: Mapping[str, str | 
     return serving
 
 
-def drop_other_sizes(serving: Serving | None, spec: Spec) -> Serving | None:
-    """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
-    if serving is None or (
-        spec.max_num_seqs == serving.max_num_seqs and spec.max_model_len in (None, serving.max_model_len)
-    ):
-        return serving
-    return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
-
-
 def serving_settings(
     backends: Sequence[Backend], planned: Serving | None, here: Mapping[str, str | None], exclude: Collection[str] = ()
 ) -> Serving:
@@ -178,81 +157,79 @@ def serving_settings(
     )
 
 
-def backends(
+def build_backends(
     model: Any,
-    wanted: RequestedSize,
-    plan: Plan | None = None,
-    exclude: Collection[str] = (),
+    server: ServerConfig,
     phases: Phases | None = None,
-    weights: str = "",
     capture_all: bool = True,
-    compiled_ahead: bool = False,
+    ahead: ServerConfig | None = None,
 ) -> list[Backend]:
     """The backends of a transformers model, or of one sharded over several GPUs, in the order in which a step tries
     them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured on a GPU, and it uses the
-    plan's variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left
-    out, as `served_plans.NAMES` lists. Experts become tiles where they can, in place.
-    With `weights` int8 or int4 products hold them so, int4 in the form that the model was stored in; with int8 or mxfp4
-    experts too. By default experts stored in mxfp4 stay so, and layers stored in fp8 where the memory holds their codes
-    as well. Prompts of many tokens take the model's own.
-    `capture_all` as `Spec` has it; `compiled_ahead`: `compile_ahead` has compiled what a GPU needs that holds all
-    copies of the weights. Raises ValueError with one sentence.
+    plan's variants. The megakernel's comes first, if it serves the model and is faster. Experts become tiles where they
+    can, in place. Prompts of many tokens multiply by the model's own weights.
+    `capture_all` as `Spec` has it; `ahead`: for which configuration `compile_ahead` has compiled what a GPU needs that
+    holds all copies of the weights. Raises ValueError with one sentence.
     """
-    shards, gpu, config = tensor_parallel.shards_of(model), gpu_of(model.device), model.config.to_dict()
+    shards, gpu = tensor_parallel.shards_of(model), gpu_of(model.device)
     phases = phases or Phases()
-    if gpu.sm == 90 and len(shards) == 1:
-        weights = weights or stored_experts(config)
+    preferred = server.weights or server.default_weights(model.config.to_dict(), gpu, len(shards))
     with phases.phase("weights"):
-        if not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards):
-            compiled_ahead &= _tile(shards)
+        tiled = not may_tile(shards, gpu, preferred, server.exclude) or _tile(shards)
         decoders = [Decoder(shard) for shard in shards]
     decoder = decoders[0]
-    form = stored_form(weights, [layer.o for layer in decoder.layers])
-    compiled_ahead, weights = compiled_ahead and form == weights, form
-    all_fp8 = decoder.embedding.dtype == torch.bfloat16 and is_fp8(decoder.layers)
-    by_default = keeps_fp8(config, gpu, len(shards), plan, exclude)
-    if all_fp8 and by_default and not weights:
-        fits = copies_beside(decoder, model.config, gpu, wanted, weights="fp8") is Copies.ALL
-        weights = "fp8" if fits else ""
-    compiled_ahead &= weights == "fp8" or not by_default
-    if weights == "fp8" and not all_fp8:
-        raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
-    if reason := weights_refusal(weights, gpu, model.config, len(shards)):
-        raise ValueError(f"--weights: {weights} is not served on {reason}")
-    if wanted.kv_cache_dtype == "fp8" and 0 < gpu.sm < MIN_SM_FP8:
+    weights = _served_weights(model, decoders, gpu, server, preferred)
+    if server.size.kv_cache_dtype == "fp8" and 0 < gpu.sm < MIN_SM_FP8:
         raise ValueError(f"--kv-cache-dtype: fp8 is not served on {gpu.name}, which does not convert to e4m3")
-    up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = max_megakernel_batch(wanted.max_num_seqs, plan) if MEGAKERNEL not in exclude else 0
-    context = context_of(model.config, wanted)
-    streamed = megakernel_precision(weights) or "bf16"
-    batches = megakernel_batches(model, gpu, context, most, streamed)
+    precision = megakernel_precision(weights) or "bf16"
+    context = context_of(model.config, server.size)
+    batches = megakernel_batches(model, gpu, context, server.max_megakernel_batch, precision)
     reserved = sum(batches.values())
-    copies = copies_beside(decoder, model.config, gpu, wanted, reserved, weights)
+    copies = copies_beside(decoder, model.config, gpu, server.size, reserved, weights)
     if copies is not Copies.ALL:
         _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
-    needed_copies = Usable(gpu, copies, exclude, weights).copies
+    needed_copies = Usable(gpu, copies, server.exclude, weights).copies
     if weights in (*INT4, "fp8"):
         _tell(weights_sentence(weights, needed_copies))
-    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, needed_copies, weights))
-    rows = plan.serving.graph_rows if plan and plan.serving else ()
-    ops = plan.ops if plan and plan.runner == "kernels" else ()
-    kernels = KernelsBackend(
-        decoders, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude, weights=weights
-    )
+    reserved += packed_bytes(decoder, gpu, needed_copies, weights)
+    limits = limits_for(decoder, model.config, server.size, reserved)
+    kernels = KernelsBackend(decoders, gpu, limits, server.decodes, server.ops, copies, server.exclude, weights)
     with phases.phase("compile"):
-        if decoder.embedding.is_cuda and not (compiled_ahead and copies is Copies.ALL):
+        is_compiled = ahead == server and tiled and weights == preferred and copies is Copies.ALL
+        if decoder.embedding.is_cuda and not is_compiled:
             given = model.config.to_dict(), gpu, capacity_of(context), batches
-            own = megakernels(*given, streamed, len(shards), served=True)
+            own = megakernels(*given, precision, len(shards), served=True)
             compile_together([*(item for pair in own for item in pair), *pass_builds(kernels)])
     with phases.phase("graphs"):
         if decoder.embedding.is_cuda:
             kernels.prepare(capture_all)
-        bound_pause(kernels, wanted.pause_ms)
+        bound_pause(kernels, server.size.pause_ms)
     with phases.phase("megakernel"):
-        beside = megakernel_beside(model, kernels, list(batches), up_to, streamed, capture_all)
-    return [*beside, kernels]
+        megakernel = build_megakernel_backend(
+            model, kernels, list(batches), server.megakernel_up_to, precision, capture_all
+        )
+    return [megakernel, kernels] if megakernel else [kernels]
+
+
+def _served_weights(model: Any, decoders: Sequence[Decoder], gpu: Gpu, server: ServerConfig, preferred: str) -> str:
+    """The precision of products: the preferred one, int4 in the form that the model was stored in, and a checkpoint's
+    fp8 by default where memory holds its codes as well. Raises ValueError where it is not served.
+    """
+    decoder = decoders[0]
+    weights = stored_form(preferred, [layer.o for layer in decoder.layers])
+    if weights == "fp8":
+        all_fp8 = decoder.embedding.dtype == torch.bfloat16 and is_fp8(decoder.layers)
+        if not server.weights and not (
+            all_fp8 and copies_beside(decoder, model.config, gpu, server.size, weights="fp8") is Copies.ALL
+        ):
+            return ""
+        if not all_fp8:
+            raise ValueError("--weights: fp8 is served of a checkpoint that has each matrix of its layers so, in bf16")
+    if reason := weights_refusal(weights, gpu, model.config, len(decoders)):
+        raise ValueError(f"--weights: {weights} is not served on {reason}")
+    return weights
 
 
 def weights_refusal(weights: str, gpu: Gpu, config: Any, gpus: int) -> str:
@@ -318,20 +295,20 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: s
         return {}
 
 
-def megakernel_beside(
+def build_megakernel_backend(
     model: Any,
     kernels: KernelsBackend,
     batches: Sequence[int],
     up_to: int | None = None,
     weights: str = "bf16",
     time_all: bool = True,
-) -> list[MegakernelBackend]:
-    """A list with the megakernel's backend for steps of up to `up_to` sequences; [] for none. If that is None, both
-    backends are timed over equal lengths at each batch, or unless `time_all` from the largest down to the first where
-    the megakernel is faster.
+) -> MegakernelBackend | None:
+    """The megakernel's backend for steps of up to `up_to` sequences. If that is None, both backends are timed over
+    equal lengths at each batch, or unless `time_all` from the largest down to the first where the megakernel is faster;
+    returns None where it never is.
     """
     if not batches:
-        return []
+        return None
     from kernels.megakernel.host.rank_models import with_codes
     from kernels.server.execution.megakernel_instance import MachineInstance
 
@@ -343,12 +320,12 @@ def megakernel_beside(
             instances.append(MachineInstance(model, ranks, batch, capacity, weights, instances))
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
-        return []
+        return None
     backend = MegakernelBackend(kernels.states, kernels.limits, instances)
     backend.prepare()
     if up_to is not None:
         backend.keep(min(up_to, backend.max_num_seqs))
-        return [backend]
+        return backend
     times: dict[int, tuple[float, float]] = {}
     for batch in sorted(batches, reverse=True):
         times[batch] = kernels.pass_ms(batch), backend.token_ms(batch)
@@ -362,9 +339,9 @@ def megakernel_beside(
     measured = ", ".join(f"{batch}: {ms:.3f} {own:.3f}" for batch, (ms, own) in times.items())
     _tell(f"decode ms by batch size (kernels, megakernel): {measured}; megakernel up to batch size {most}")
     if not most:
-        return []
+        return None
     backend.keep(most)
-    return [backend]
+    return backend
 
 
 def _tell(sentence: str) -> None:

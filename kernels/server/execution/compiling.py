@@ -29,9 +29,8 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import can_tile, check_builds, tile_experts
 from kernels.model.loading import skeleton
 from kernels.model.tensor_parallel import shard_config
-from kernels.model_files.families import stored_experts
 from kernels.ops import Case
-from kernels.plan import Plan, PlannedOp, Serving
+from kernels.plan import PlannedOp
 from kernels.quant.formats import megakernel_precision
 from kernels.registry import Variant
 from kernels.runners.plan_files import PlanRefused, read_plan
@@ -40,14 +39,10 @@ from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass, PagedState
 from kernels.server.execution.served_plans import (
-    BATCHES,
-    MEGAKERNEL,
-    keeps_fp8,
-    max_megakernel_batch,
-    server_exclusions,
-    weights_of,
+    MEGAKERNEL_BATCHES,
 )
-from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
+from kernels.server.execution.server_config import ServerConfig, server_config
+from kernels.server.execution.sizing import context_of, limits_for
 from kernels.server.spec import Spec, configuration
 
 MAKE = "import pickle, sys; [each.make() for each in pickle.load(sys.stdin.buffer)]"
@@ -204,65 +199,46 @@ def _on_meta(value: Any) -> Any:
 AnyBuild = Build | TritonBuild | Proof
 
 
-def served_builds(
-    config: dict[str, Any],
-    gpu: Gpu,
-    wanted: RequestedSize,
-    plan: Plan | None = None,
-    dtype: str = "bf16",
-    weights: str = "",
-    exclude: Collection[str] = (),
-    tensor_parallel_size: int = 1,
-) -> Iterator[AnyBuild]:
+def may_tile(shards: Sequence[Any], gpu: Gpu, weights: str, exclude: Collection[str]) -> bool:
+    """Whether a server puts tiles in place of the experts of a model's shards, if they are right and faster."""
+    return not weights and "grouped_hopper" not in exclude and all(can_tile(shard, gpu) for shard in shards)
+
+
+def served_builds(config: dict[str, Any], gpu: Gpu, server: ServerConfig) -> Iterator[AnyBuild]:
     """What a server compiles whose GPU holds all copies of the weights. What takes the longest comes first: products of
     experts, then the megakernel.
 
     Raises ValueError for a model that the compact decoder does not run, and for a number of GPUs that does not divide
     it.
     """
-    size, serving = tensor_parallel_size, plan.serving if plan else None
-    model = skeleton(shard_config(config, size) if size > 1 else config, dtype)
+    size = server.tensor_parallel_size
+    model = skeleton(shard_config(config, size) if size > 1 else config, server.dtype)
     if reason := refusal(model):
         raise ValueError(f"the compact decoder cannot run the model: {reason}")
     if size > 1:
         yield all_reduce.build_of(size)
-    if size == 1:
-        fp8 = dtype == "bf16" and keeps_fp8(config, gpu, size, plan, exclude)
-        weights = weights or stored_experts(config) or ("fp8" if fp8 else "")
-    if not weights and "grouped_hopper" not in exclude and can_tile(model, gpu):
+    weights = server.weights or server.default_weights(config, gpu, size)
+    if may_tile([model], gpu, weights, server.exclude):
         yield from check_builds(model, gpu)
         tile_experts(model)
-    if dtype == "bf16" and MEGAKERNEL not in exclude:
-        most = max_megakernel_batch(wanted.max_num_seqs, plan)
-        batches, capacity = (
-            [batch for batch in BATCHES if batch < 2 * most],
-            capacity_of(context_of(model.config, wanted)),
-        )
-        given = capacity, batches, megakernel_precision(weights) or "bf16", size
-        yield from chain.from_iterable(megakernels(config, gpu, *given, served=True))
+    if server.dtype == "bf16":
+        batches = [batch for batch in MEGAKERNEL_BATCHES if batch < 2 * server.max_megakernel_batch]
+        capacity = capacity_of(context_of(model.config, server.size))
+        precision = megakernel_precision(weights) or "bf16"
+        yield from chain.from_iterable(megakernels(config, gpu, capacity, batches, precision, size, served=True))
     decoder = Decoder(model)
-    rows = serving.graph_rows if serving else ()
-    ops = plan.ops if plan and plan.runner == "kernels" else ()
-    limits = limits_for(decoder, model.config, wanted)
-    yield from pass_builds(KernelsBackend([decoder] * size, gpu, limits, rows, ops, exclude=exclude, weights=weights))
+    limits = limits_for(decoder, model.config, server.size)
+    yield from pass_builds(
+        KernelsBackend(
+            [decoder] * size, gpu, limits, server.decodes, server.ops, exclude=server.exclude, weights=weights
+        )
+    )
 
 
 def compile_ahead(spec: Spec, gpu: Gpu) -> bool:
     """Makes what the engine of this server needs. Returns False where it refuses the server: the engine says why."""
     with suppress(ValueError, OSError, PlanRefused):
         plan = read_plan(Path(spec.plan)) if spec.plan else None
-        serving = plan.serving if plan else None
-        kv_cache_dtype = spec.kv_cache_dtype or (serving or Serving()).kv_cache_dtype
-        builds = served_builds(
-            configuration(spec)[1],
-            gpu,
-            RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_cache_dtype=kv_cache_dtype),
-            plan,
-            spec.dtype or (plan.dtype if plan else "bf16"),
-            spec.weights or (weights_of(plan) if plan else ""),
-            server_exclusions([*spec.exclude, *(serving.exclude if serving else ())], kv_cache_dtype),
-            spec.tensor_parallel_size or (plan.tensor_parallel_size if plan else 1),
-        )
-        compile_together(builds)
+        compile_together(served_builds(configuration(spec)[1], gpu, server_config(spec, plan)))
         return True
     return False

@@ -23,7 +23,7 @@ from kernels.cuda.current import current
 from kernels.model.tensor_parallel_pass import follow, join
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.packed import PagedState
-from kernels.server.execution.served_plans import BATCHES
+from kernels.server.execution.served_plans import MEGAKERNEL_BATCHES
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, ScheduledTokens, Step
 
@@ -256,7 +256,7 @@ def capacity_of(context: int) -> int:
 def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[int, int]:
     """The batches of instances for `most` sequences, with size(batch) in bytes: the smallest that fit into `free`."""
     sizes: dict[int, int] = {}
-    for batch in BATCHES:
+    for batch in MEGAKERNEL_BATCHES:
         if batch >= 2 * most or sum(sizes.values()) + size(batch) > free:
             break
         sizes[batch] = size(batch)

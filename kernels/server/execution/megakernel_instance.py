@@ -17,7 +17,7 @@ from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model.expert_tiles import has_tiles
 from kernels.ops.sampling import Sampling
-from kernels.server.execution.served_plans import BATCHES
+from kernels.server.execution.served_plans import MEGAKERNEL_BATCHES
 
 
 class MachineInstance:
@@ -66,6 +66,6 @@ def instance_bytes(model: Any, batch: int, capacity: int, weights: str = "bf16")
     cached = 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim
     layout, experts = Layout(weights=weights), shape.experts_bytes // 2
     own = layout.form.weight_bytes * (layers - experts) + layout.head_form.weight_bytes * head
-    shared = batch > BATCHES[0] or (weights == "bf16" and has_tiles(model))
+    shared = batch > MEGAKERNEL_BATCHES[0] or (weights == "bf16" and has_tiles(model))
     own += 0 if shared else layout.expert_form.weight_bytes * experts
-    return int(own if batch in BATCHES[:2] or shape.experts else 0) + 2 * cached
+    return int(own if batch in MEGAKERNEL_BATCHES[:2] or shape.experts else 0) + 2 * cached

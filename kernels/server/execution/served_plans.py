@@ -1,18 +1,15 @@
 """Whether a plan can be served, what it says of its server, and what a server leaves out. Imports without torch."""
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from kernels import registry
-from kernels.hardware import Gpu
-from kernels.model_files.families import stored_rows
 from kernels.plan import KvCacheDtype, Plan
 from kernels.quant.formats import INT4
 
 FULL = ("bf16", "fp16", "fp32")
 SERVED = ("int8", "mxfp4", *INT4)
 """The lower precisions that this server holds weights in."""
-OF_FP8 = ("skinny_fp8", "small_gemm_fp8")
+FP8_VARIANTS = ("skinny_fp8", "small_gemm_fp8")
 """The variants by which passes multiply by the codes of a checkpoint in fp8."""
 LOWERED = (
     "skinny_int8",
@@ -21,34 +18,18 @@ LOWERED = (
     "grouped_int8",
     "grouped_mxfp4",
     *(f"skinny_{name}" for name in INT4),
-    *OF_FP8,
+    *FP8_VARIANTS,
 )
 """The variants by which passes multiply by such weights, and by fp8. Passes of more than 64 rows take the model's own,
 unless a plan names another, and others of more than 16 where that is faster."""
 
 
-def keeps_fp8(
-    config: dict[str, Any], gpu: Gpu, tensor_parallel_size: int, plan: Plan | None, exclude: Collection[str]
-) -> bool:
-    """Whether a server that nothing else is asked of multiplies by the codes of a checkpoint in fp8, where memory holds
-    them beside the model's own weights.
-    """
-    hopper = gpu.sm == 90 and tensor_parallel_size == 1
-    return hopper and plan is None and not set(OF_FP8) & set(exclude) and stored_rows(config) == "fp8"
-
-
 MEGAKERNEL = "megakernel"
-BATCHES = (1, 2, 4, 8)
+MEGAKERNEL_BATCHES = (1, 2, 4, 8)
 """The sequences of the instances."""
 
 
-def max_megakernel_batch(max_num_seqs: int, plan: Plan | None = None) -> int:
-    """The most sequences at once that the megakernel may serve; 0: none."""
-    up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    return min(max_num_seqs, BATCHES[-1] if up_to is None else up_to)
-
-
-def weights_of(plan: Plan) -> str:
+def plan_weights(plan: Plan) -> str:
     """The lower precision in which the plan's products hold their weights; "" where they hold the model's own."""
     whole = str(plan.options.get("weights", "bf16"))
     lossy = [str(op.case["weights"]) for op in plan.ops if registry.variant(op.variant).lossy]
@@ -58,9 +39,9 @@ def weights_of(plan: Plan) -> str:
 
 def precision_refusal(plan: Plan, stored: str = "") -> str | None:
     """Why a plan that rounds weights is not served; None: it has none but SERVED, or fp8 where `stored` so."""
-    served = set(LOWERED).difference(() if stored == "fp8" else OF_FP8)
+    served = set(LOWERED).difference(() if stored == "fp8" else FP8_VARIANTS)
     other = [op.variant for op in plan.ops if registry.variant(op.variant).lossy and op.variant not in served]
-    weights = weights_of(plan)
+    weights = plan_weights(plan)
     if weights in ("", stored, *SERVED) and not other:
         return None
     what = other[0] if other else f"its {plan.runner} in {weights}"
@@ -72,8 +53,8 @@ def plan_sentence(plan: Plan, dtype: str, running: int) -> str:
     taken = ["the plan's model"]
     if dtype == plan.dtype:
         taken.append(dtype)
-    if weights_of(plan):
-        taken.append(f"{weights_of(plan)} weights")
+    if plan_weights(plan):
+        taken.append(f"{plan_weights(plan)} weights")
     if plan.serving and running == plan.serving.max_num_seqs:
         taken.append(f"{running} requests at once")
     what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))

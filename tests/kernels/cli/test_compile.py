@@ -42,7 +42,8 @@ from kernels.server.execution.compiling import served_builds
 from kernels.server.execution.inputs import size, views
 from kernels.server.execution.megakernel_backend import capacity_of
 from kernels.server.execution.packed import PackedPass
-from kernels.server.execution.served_plans import BATCHES
+from kernels.server.execution.served_plans import MEGAKERNEL_BATCHES
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -170,12 +171,12 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
 
     monkeypatch.setattr("kernels.megakernel.host.machine.pack", pack)
     model: Any = skeleton(CONFIG, "bf16")
-    for batch in BATCHES:
+    for batch in MEGAKERNEL_BATCHES:
         with pytest.raises(Packed):
             megakernel_instance.MachineInstance(
                 model, [RankModel(model, Decoder(model))], batch, capacity_of(SERVER.max_model_len or 0)
             )
-    assert len(asked) == len(BATCHES)
+    assert len(asked) == len(MEGAKERNEL_BATCHES)
     assert all(name.startswith("decode-") for name in asked)
 
 
@@ -238,7 +239,7 @@ def test_a_server_of_a_mixture_asks_for_the_product_of_tiles(size: int, monkeypa
     """Over two GPUs of the tiles of each one's columns."""
     monkeypatch.setattr("kernels.server.execution.compiling.megakernels", lambda *args, **kwargs: [])
     config = CONFIGS["qwen3-moe"] | {"moe_intermediate_size": 48 * size}
-    builds = served_builds(config, GPUS["h200"], RequestedSize(64, 4), tensor_parallel_size=size)
+    builds = served_builds(config, GPUS["h200"], ServerConfig(RequestedSize(64, 4), tensor_parallel_size=size))
     macros = [dict(build.defines) for build in builds if isinstance(build, Build) and build.source.name == "grouped.cu"]
     of_check = {("kNone", 0)}  # tiles are timed beside rows when they are made
     assert {(macro["EPILOGUE"], macro["TILED"]) for macro in macros} == {("kNone", 1), ("kSwiglu", 1), *of_check}

@@ -23,6 +23,7 @@ from kernels.server.execution import backend, building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_ops
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.shapes import Shape
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
@@ -71,7 +72,7 @@ def test_both_backends_give_the_models_answers(family, weights, at_once, devices
         served = model
     else:
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
-    own = Engine(building.backends(served, RequestedSize(512, at_once), weights=weights))
+    own = Engine(building.build_backends(served, ServerConfig(RequestedSize(512, at_once), weights=weights)))
     assert len(own.backends) == 2
     streams = [instance._machine.ranks[-1].packed[0].data_ptr() for instance in own.backends[0].instances]
     assert (len(streams), len(set(streams))) in ((4, 1), (4, 2))  # one sequence may have a layout of its own
@@ -104,7 +105,7 @@ def test_a_checkpoint_in_fp8_gives_the_models_answers(family, devices, tmp_path,
     served = model = runners.load(folder, config, dtype="bf16", device="cuda")
     if devices is not None:
         served = tensor_parallel.read(folder, config, [torch.device("cuda", number) for number in devices], "bf16")
-    megakernel, kernels = building.backends(served, RequestedSize(512, 32), weights="fp8")
+    megakernel, kernels = building.build_backends(served, ServerConfig(RequestedSize(512, 32), weights="fp8"))
     first = [(shape, next(iter(kernels._arrangements(shape).values()))) for shape in kernels.shapes]
     chosen = {(op.variant, shape.rows > 16) for shape, ops in first for op in ops if op.variant.endswith("_fp8")}
     assert chosen == {("skinny_fp8", False), ("small_gemm_fp8", True)}
@@ -136,7 +137,7 @@ def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
     if devices is not None:
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
     wanted = RequestedSize(512, 12, kv_cache_dtype="fp8")
-    (kernels,) = building.backends(served, wanted, exclude=["megakernel"])
+    (kernels,) = building.build_backends(served, ServerConfig(wanted, exclude=["megakernel"]))
     assert isinstance(kernels, KernelsBackend)
     for shape in kernels.shapes:
         variants = {op.variant for op in kernels._arrangements(shape)["separate"]}
@@ -182,7 +183,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     config = GPU_CONFIGS["llama"]
     model = runners.load(None, config, seed=1, generated=True, dtype=dtype, device="cuda")
     draw, vocab, drawing = random.Random(3), config["vocab_size"], {*range(12, 20)} - {15}
-    (kernels,) = building.backends(model, RequestedSize(512, 12), exclude=["megakernel"])
+    (kernels,) = building.build_backends(model, ServerConfig(RequestedSize(512, 12), exclude=["megakernel"]))
     assert isinstance(kernels, KernelsBackend)
     assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 decodes
     taken, drawn = set(), backend.sampling_kinds
@@ -221,7 +222,7 @@ def test_a_mixture_of_experts_is_served(config, devices, weights, up_to, monkeyp
         served = tensor_parallel.shard_model(model, [torch.device("cuda", number) for number in devices])
     if weights:
         round_experts(model)
-    own = Engine(building.backends(served, RequestedSize(512, 12), weights=weights))
+    own = Engine(building.build_backends(served, ServerConfig(RequestedSize(512, 12), weights=weights)))
     assert len(own.backends) == 1 + bool(up_to)
     requests = requests_of(draw, vocab, 20, (1, 17, 300), (3, 40))
     run_all(own, requests)
@@ -232,7 +233,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
     model, _ = models(GPU_CONFIGS["llama"])
     draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12), exclude=["megakernel"]))
+    own = Engine(building.build_backends(model, ServerConfig(RequestedSize(512, 12), exclude=["megakernel"])))
     fields = {"sampling": lambda number: Sampling(0.9, seed=number) if number % 3 else GREEDY}
     requests = requests_of(draw, vocab, 20, logprobs=lambda number: 5 if number % 2 else None, **fields)
     tokens = run_all(own, requests)

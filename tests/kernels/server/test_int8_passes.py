@@ -18,7 +18,8 @@ from kernels.quant.quantised_matrix import QUANTISERS
 from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
-from kernels.server.execution.served_plans import LOWERED, OF_FP8, VARIANTS
+from kernels.server.execution.served_plans import FP8_VARIANTS, LOWERED, VARIANTS
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -95,13 +96,12 @@ def test_a_checkpoint_in_fp8_is_served_by_its_own_codes(rows, ranks, tmp_path, m
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
     others, streamed = [name for name in VARIANTS if name not in LOWERED], list[tuple[str, list[int]]]()
 
-    def beside(model: Any, kernels: Any, batches: list[int], up_to: None, weights: str, *more: Any) -> list[Any]:
+    def beside(model: Any, kernels: Any, batches: list[int], up_to: None, weights: str, *more: Any) -> None:
         streamed.append((weights, batches))
-        return []
 
-    monkeypatch.setattr(building, "megakernel_beside", beside)
+    monkeypatch.setattr(building, "build_megakernel_backend", beside)
     weights = "" if ranks == 1 else "fp8"
-    (kernels,) = building.backends(model, RequestedSize(64, 20), exclude=others, weights=weights)
+    (kernels,) = building.build_backends(model, ServerConfig(RequestedSize(64, 20), weights=weights, exclude=others))
     assert streamed == [("fp8_layers", [1, 2, 4, 8])]
     rows.clear()
     requests = [Request(str(index), [index + 1, 2 * index + 3, 5], 3 + index // 5) for index in range(20)]
@@ -117,15 +117,16 @@ def test_a_checkpoint_in_fp8_is_served_dequantised_where_that_is_excluded_or_not
     rows, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS["h200"])
-    others, size = [name for name in VARIANTS if name not in OF_FP8], RequestedSize(64, 4)
+    others, size = [name for name in VARIANTS if name not in FP8_VARIANTS], RequestedSize(64, 4)
     drawn(tmp_path / "whole", CHANNEL)
-    building.backends(loaded(tmp_path / "whole", tmp_path / "all"), size, exclude=[*others, "megakernel", *OF_FP8])
+    without_fp8 = ServerConfig(size, exclude=[*others, "megakernel", *FP8_VARIANTS])
+    building.build_backends(loaded(tmp_path / "whole", tmp_path / "all"), without_fp8)
     drawn(tmp_path / "source", CHANNEL, left=("lm_head", "down_proj"))
     model = loaded(tmp_path / "source", tmp_path / "plain")
-    building.backends(model, size, exclude=[*others, "megakernel"])
+    building.build_backends(model, ServerConfig(size, exclude=[*others, "megakernel"]))
     assert not rows
     with pytest.raises(ValueError, match="fp8 is served of a checkpoint that has each matrix of its layers so"):
-        building.backends(model, size, exclude=others, weights="fp8")
+        building.build_backends(model, ServerConfig(size, weights="fp8", exclude=others))
 
 
 @pytest.mark.parametrize(("name", "weights"), [("gpt-oss", "mxfp4"), ("qwen3-moe", "int8")])

@@ -15,6 +15,7 @@ from kernels.server.execution import building, sizing
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.pauses import estimated, longest_pass, within
+from kernels.server.execution.server_config import ServerConfig
 from kernels.server.execution.shapes import Shape, fitting, shapes
 from kernels.server.execution.sizing import CPU_KV_BYTES, STEP_TOKENS_ON, RequestedSize, limits_for, page_bytes
 from kernels.server.messages import AddRequest, EngineOutputs
@@ -76,7 +77,7 @@ def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch
     prompts = [[draw.randrange(300) for _ in range(draw.choice((3, 40, 90)))] for _ in range(6)]
     answers, longest = {}, {}
     for most in (1e-6, 1e6):
-        (kernels,) = building.backends(model, RequestedSize(128, 4, pause_ms=most))
+        (kernels,) = building.build_backends(model, ServerConfig(RequestedSize(128, 4, pause_ms=most)))
         assert isinstance(kernels, KernelsBackend)
         assert kernels.pause_ms is not None
         assert kernels.pause_ms > 1e-6

@@ -12,13 +12,13 @@ from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
 from kernels.server.execution.building import (
-    backends,
+    build_backends,
     build_engine,
     drop_foreign_measurements,
-    drop_other_sizes,
     plan_refusal,
 )
-from kernels.server.execution.served_plans import max_megakernel_batch, plan_sentence, precision_refusal
+from kernels.server.execution.served_plans import plan_sentence, precision_refusal
+from kernels.server.execution.server_config import ServerConfig, drop_other_sizes, server_config
 from kernels.server.execution.shapes import default_decodes, fitting, shapes
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
@@ -93,7 +93,7 @@ def test_integers_are_served_on_several_gpus_and_where_a_kernel_multiplies_them(
         sharded = plan(runner="megakernel", options={"weights": weights}, tensor_parallel_size=2)
         assert (precision_refusal(sharded) is None) == served, weights
     with pytest.raises(ValueError, match=r"--weights: int8 is not served on .*, only Hopper GPUs have its products"):
-        backends(load("llama"), RequestedSize(64, 4), weights="int8")
+        build_backends(load("llama"), ServerConfig(RequestedSize(64, 4), weights="int8"))
 
 
 def test_a_server_names_what_it_takes_of_a_plan_and_of_the_megakernel() -> None:
@@ -103,8 +103,28 @@ def test_a_server_names_what_it_takes_of_a_plan_and_of_the_megakernel() -> None:
         assert ("bf16" in taken, "8 requests at once" in taken) == (dtype == "bf16", running == 8)
     assert "at once" not in plan_sentence(plan(), "bf16", 8)
     measured = plan(serving=Serving(megakernel_up_to=2))
-    assert [max_megakernel_batch(most, measured) for most in (1, 64)] == [1, 2]
-    assert [max_megakernel_batch(64, value) for value in (None, plan())] == [8, 8]
+    batches = [ServerConfig(RequestedSize(64, most), measured).max_megakernel_batch for most in (1, 64)]
+    assert batches == [1, 2]
+    for value in (None, plan()):
+        assert ServerConfig(RequestedSize(64, 64), value).max_megakernel_batch == 8
+    assert ServerConfig(RequestedSize(64, 64), exclude=["megakernel"]).max_megakernel_batch == 0
+
+
+def test_the_operators_options_go_before_the_plans_and_these_before_the_defaults() -> None:
+    """The engine and the process that compiles ahead of it both resolve these."""
+    serving = Serving(max_num_seqs=8, kv_bytes=2**20, graph_rows=[1, 8], exclude=["skinny"], kv_cache_dtype="fp8")
+    options = {"weights": "int8"}
+    made = plan(runner="megakernel", dtype="fp16", serving=serving, tensor_parallel_size=2, options=options)
+    resolved = server_config(Spec("m", max_num_seqs=8), made)
+    assert resolved.size == RequestedSize(None, 8, 2**20, None, "fp8")
+    assert (resolved.dtype, resolved.tensor_parallel_size, resolved.weights) == ("fp16", 2, "int8")
+    assert (resolved.exclude, resolved.decodes, resolved.ops) == (["megakernel", "skinny"], [1, 8], ())
+    larger = server_config(Spec("m", max_num_seqs=64, dtype="bf16", weights="int4", kv_cache_dtype="auto"), made)
+    assert larger.size == RequestedSize(None, 64, None, None, "auto")
+    assert (larger.dtype, larger.weights, larger.exclude, larger.decodes) == ("bf16", "int4", ["skinny"], [])
+    with pytest.raises(ValueError, match="--tensor-parallel-size: 4, and the plan is for 2 GPUs"):
+        server_config(Spec("m", tensor_parallel_size=4), made)
+    assert [server_config(Spec("m"), None, device).dtype for device in ("cuda", "cpu")] == ["bf16", "fp32"]
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:

@@ -107,11 +107,11 @@ def test_pages_in_fp8_leave_the_megakernel_out_and_are_refused_before_ada(gpu, s
     monkeypatch.setattr(building, "gpu_of", lambda device: GPUS[gpu])
 
     def built(*args):
-        assert "megakernel" in args[3]
-        raise ValueError(args[1].kv_cache_dtype)
+        assert "megakernel" in args[1].exclude
+        raise ValueError(args[1].size.kv_cache_dtype)
 
     if gpu == "h200":
-        monkeypatch.setattr(building, "backends", built)
+        monkeypatch.setattr(building, "build_backends", built)
     with pytest.raises(ValueError, match="fp8") as raised:
         building.build_engine(Spec("tiny-llama", device="cpu", kv_cache_dtype="fp8"), Phases())
     assert sentence in f"{raised.value}{capsys.readouterr().err}"
