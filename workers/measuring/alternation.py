@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -11,7 +11,7 @@ from kernels.runners import Runner
 from kernels.runners.clients import Clients
 from workers.documents.speedup import MIN_PROCESSES
 from workers.documents.stages import StageInput
-from workers.documents.workload import Workload
+from workers.documents.workload import Objective, Workload
 from workers.harness.context import Context
 from workers.stats.sample_sizes import MIN_REQUESTS, is_enough, needed_batches, verdicts
 
@@ -69,9 +69,90 @@ def warm_clients(document: StageInput, runner: Runner, seed: int, shared: dict[s
     return clients
 
 
-def _is_far_slower(before: Sequence[ServedBatch], after: Sequence[ServedBatch]) -> bool:
-    median_before, median_after = (median(batch.service_s for batch in side) for side in (before, after))
-    return median_before >= FAR_SLOWER * median_after
+@dataclass
+class _Progress:
+    """How far before and after have come: every question that decides whether one of them serves again."""
+
+    before: Clients
+    after: Clients
+    objectives: Sequence[Objective]
+    hours: Hours
+    context: Context
+    reserve: float
+    start_seconds: float | None
+    began: float = field(default_factory=lambda: time.monotonic())
+    after_seconds: float = 0.0
+    """What all requests of after have taken."""
+
+    @property
+    def limited(self) -> list[Objective]:
+        return [objective for objective in self.objectives if objective.limit is not None]
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether no promise is relative to before."""
+        return len(self.limited) == len(self.objectives)
+
+    @property
+    def pairs(self) -> int:
+        return len(self.before.served)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def spare_seconds(self) -> float:
+        return self.context.seconds_left - self.reserve
+
+    def is_far_over_time(self) -> bool:
+        return self.pairs >= MIN_SLOW_PAIRS and self.context.overtime > LATEST_SECONDS
+
+    def is_time_up(self) -> bool:
+        return self.spare_seconds <= 0 and self.seconds > MIN_SECONDS
+
+    def has_served_long(self) -> bool:
+        """Whether before has its least pairs and MIN_SECONDS have passed."""
+        return self.pairs >= (MIN_PAIRS if self.is_absolute else MIN_REQUESTS) and self.seconds > MIN_SECONDS
+
+    def is_far_slower(self) -> bool:
+        before, after = (median(batch.service_s for batch in side.served) for side in (self.before, self.after))
+        return before >= FAR_SLOWER * after
+
+    def gives_before_up(self) -> bool:
+        """Whether before is so slow that its first pairs must do."""
+        pairs = self.pairs
+        if not (self.is_absolute and MIN_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER):
+            return False
+        if self.after is self.before or len(self.after.served) > pairs:
+            return False
+        further = (MIN_PROCESSES - 1) * ((self.start_seconds or 0.0) + 1.2 * self.seconds)
+        fits = self.start_seconds is not None and further <= self.spare_seconds
+        costly = pairs == PAIRS_FAR_SLOWER and MIN_PAIRS / pairs * self.seconds > MIN_SECONDS
+        return (fits or costly) and self.is_far_slower()
+
+    def is_before_decided(self) -> bool:
+        long = self.has_served_long()
+        if not (long or self.pairs >= MIN_REQUESTS):
+            return False
+        found = verdicts(self.objectives, self.before.served, self.hours[0])
+        return "not_enough_samples" not in found or (long and self.is_far_slower())
+
+    def is_after_decided(self) -> bool:
+        return is_enough(self.objectives, self.after.served, self.hours[1])
+
+    def leaves_after_alone(self) -> bool:
+        """Whether after goes on without the decided before."""
+        if self.pairs >= ENOUGH_PAIRS or (self.is_absolute and self.has_served_long()):
+            return True
+        needed = (needed_batches(objective, [self.after.served], self.hours[1]) for objective in self.limited)
+        missing, done = max([MIN_REQUESTS, *needed]) - len(self.after.served), len(self.after.served)
+        return 2 * missing * self.after_seconds / done >= self.spare_seconds
+
+    def serve_after(self) -> None:
+        start = time.monotonic()
+        self.after.serve()
+        self.after_seconds += time.monotonic() - start
 
 
 def alternate(
@@ -96,37 +177,18 @@ def alternate(
     process serves, None where there is none.
     What runs today, as both sides, serves once.
     """
-    objectives = workload.objectives
-    limited = [objective for objective in objectives if objective.limit is not None]
-    least_pairs = MIN_PAIRS if limited == list(objectives) else MIN_REQUESTS
-    began, spent, alone, given_up = time.monotonic(), 0.0, False, False
-    soonest = began + MIN_SECONDS
+    progress = _Progress(before, after, workload.objectives, hours, context, reserve, start_seconds)
     what = "requests" if after is before else "pairs of requests"
-    while True:
-        late = context.seconds_left <= reserve and time.monotonic() > soonest
-        pairs, done = len(before.served), len(after.served)
-        if pairs >= MIN_SLOW_PAIRS and context.overtime > LATEST_SECONDS:
+    given_up = alone = False
+    while not progress.is_far_over_time():
+        given_up = given_up or progress.gives_before_up()
+        decided = alone or given_up or progress.is_before_decided()
+        served = len(after.served) if given_up else progress.pairs
+        if served >= MIN_PAIRS and (progress.is_time_up() or (decided and progress.is_after_decided())):
             return
-        verdicts_before = verdicts(objectives, before.served, hours[0])
-        slow = pairs >= least_pairs and time.monotonic() > soonest
-        decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
-        if least_pairs == MIN_PAIRS and pairs == done and MIN_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER:
-            seconds = (start_seconds or 0.0) + 1.2 * (time.monotonic() - began)
-            fits = (MIN_PROCESSES - 1) * seconds <= context.seconds_left - reserve
-            costly = MIN_PAIRS / pairs * (time.monotonic() - began) > MIN_SECONDS
-            enough = (pairs == PAIRS_FAR_SLOWER and costly) or (start_seconds is not None and fits)
-            given_up = enough and after is not before and _is_far_slower(before.served, after.served)
-        paired = given_up or ((slow or pairs >= MIN_REQUESTS) and decided)
-        counted = done if given_up else pairs
-        if counted >= MIN_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
-            return
-        if paired and not alone:
-            least = max([MIN_REQUESTS, *(needed_batches(objective, [after.served], hours[1]) for objective in limited)])
-            short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
-            alone = given_up or short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == MIN_PAIRS)
+        alone = alone or given_up or (decided and progress.leaves_after_alone())
         if not (alone or after is before):
             before.serve()
-        start = time.monotonic()
-        after.serve()
-        spent += time.monotonic() - start
-        context.report_progress(0.2 + 0.5 * done / (done + MIN_REQUESTS), f"{what} measured: {len(before.served)}")
+        done = len(after.served)
+        progress.serve_after()
+        context.report_progress(0.2 + 0.5 * done / (done + MIN_REQUESTS), f"{what} measured: {progress.pairs}")
