@@ -142,8 +142,8 @@ def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceO
         return DecodeRun(variant, case, runner, "error", failure(error))
     if refusal:
         return DecodeRun(variant, case, runner, "fail", refusal)
-    own = f"; eager's own, of half as many ids at once, by {known.own:.2%}" if known.own else ""
-    return DecodeRun(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}{own}.")
+    own = f"; eager's own, of half as many ids at once, by {100 * known.own:.2f} %" if known.own else ""
+    return DecodeRun(variant, case, runner, "pass", f"Its logits differ from eager's by {100 * difference:.2f} %{own}.")
 
 
 def judge(runs: Sequence[DecodeRun], reference: Runner, dtype: str) -> None:

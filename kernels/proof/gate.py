@@ -131,7 +131,7 @@ class _Gate:
             return GateReport(True, 0.0, 0.0, "The case is empty: only shapes were compared.")
         sentence = f"Error {self.worst.error:.2e} of the largest value, limit {self.worst.limit:.2e}."
         if self.quantisation is not None:
-            sentence += f" Rounding its inputs alone changes the result by {self.quantisation:.2%}."
+            sentence += f" Rounding its inputs alone changes the result by {100 * self.quantisation:.2f} %."
         return GateReport(True, self.worst.error, self.worst.limit, sentence, quantisation=self.quantisation)
 
     def _kept(self, name: str, before: Any, packed: Arguments) -> bool:

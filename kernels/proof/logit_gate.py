@@ -40,4 +40,5 @@ def refusal(difference: float, precision: str, own: float = 0.0) -> str | None:
     allowed = max(MAX_DIFFERENCE[precision], OWN_TIMES * own)
     if difference <= allowed:
         return None
-    return f"Its logits differ from the model's by {difference:.1%}; rounding to {precision} explains {allowed:.0%}."
+    explained = f"rounding to {precision} explains {100 * allowed:.0f} %"
+    return f"Its logits differ from the model's by {100 * difference:.1f} %; {explained}."

@@ -95,7 +95,8 @@ def _other_output(side: Runner, whose: str, kept: Sequence[KeptBatch], most: flo
             return "A timed request has no answer, or one of another shape than the model's."
         problem = difference(batch.output.float(), expected, answer_of(side.model).boxes)
         if not problem <= most:
-            return f"Its answer to a timed request differs from {whose} by {problem:.1%}; rounding explains {most:.0%}."
+            explained = f"rounding explains {100 * most:g} %"
+            return f"Its answer to a timed request differs from {whose} by {100 * problem:.1f} %; {explained}."
     return None
 
 

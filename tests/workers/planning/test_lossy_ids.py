@@ -87,5 +87,5 @@ def test_a_plan_of_lower_precision_is_accepted_unless_it_skips_a_layer_where_it_
 def test_an_encoder_of_lower_precision_whose_timed_answers_are_not_its_own_is_refused(tmp_path, monkeypatch):
     context, document = context_of(EMBEDDER, tmp_path, 20), documents("verify", EMBEDDER)
     reasons = refusals(Approximates, document, context, monkeypatch)
-    assert all("differs from its own output by 20.0%; rounding explains 1%" in reason for reason in reasons)
+    assert all("differs from its own output by 20.0 %; rounding explains 1 %" in reason for reason in reasons)
     assert refusals(EagerRunner, document, context, monkeypatch) == ["", "", ""]

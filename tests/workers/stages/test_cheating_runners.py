@@ -218,10 +218,10 @@ def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     times, plan = TrialTimeouts(60, 0.2), of_cheat(document)
     trial = TrialRunner(document).attempt("cheat", plan, lambda: NoForward(model), times, lossy=False)
     assert trial.gate == "fail"
-    assert trial.reason.startswith(f"{text}its own output by 100.0%")
+    assert trial.reason.startswith(f"{text}its own output by 100.0 %")
     result = verify.run(composed_with(plan, document), context)
     assert not result.recommended
-    assert result.refusal.startswith(f"{text}the model's by 100.0%")
+    assert result.refusal.startswith(f"{text}the model's by 100.0 %")
 
 
 def test_a_request_faster_than_the_memory_can_be_read_is_refused(context):
