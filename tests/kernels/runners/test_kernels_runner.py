@@ -13,6 +13,7 @@ from kernels.model.bound_variants import BoundVariant, BoundVariants
 from kernels.model.decoder import Decoder, refusal
 from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
+from kernels.runners.base import prompt_length
 from kernels.runners.eager import EagerRunner
 from kernels.runners.kernels_runner import check_chosen
 from tests.kernels.runners.engine_models import COMPACT, CONFIGS, SIZES
@@ -138,6 +139,14 @@ def test_lossy_weights_are_seen_in_the_logits(random_ids: torch.Tensor) -> None:
     difference = (runner.logits(random_ids[:1, :20]) - expected[:, :20]).abs().amax(dim=-1)[0]
     assert float(difference[10:].min()) > 1e-3  # the case is planned for steps and near prompts alike
     assert float(difference.max()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("length", "served", "lossy", "read"),
+    [(192, 128, False, 128), (192, 128, True, 96), (128, 128, False, 64), (192, 0, False, 96), (1, 0, False, 1)],
+)
+def test_both_a_prompts_pass_and_steps_are_judged(length: int, served: int, lossy: bool, read: int) -> None:
+    assert prompt_length(length, served, lossy) == read
 
 
 def test_a_head_that_chooses_wrongly_is_found(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
