@@ -40,7 +40,7 @@ def seed() -> None:
     api = JsonClient(headers={"Authorization": f"Bearer {secret}"})
     assert upload_model(api, MODEL_FILES).status_code == 201
     published, reviewed = (
-        freeze(kept_run(organisation, admin, name), admin) for name in ("llama-3.2-1b", "qwen2.5-1.5b")
+        freeze(kept_run(organisation, admin, name), admin) for name in ("llama-3.2-1b", "llama-3.2-1b-load")
     )
     publish(review(published, account, "Safe to promise, *for this prompt length*."), account)
     review(reviewed, account, "The limit is missed in the tail.")
