@@ -27,7 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.panel_promises import PANEL, TRAFFIC, TRAINED, Entry, Promise, entry, promise
+from benchmarks.panel_objectives import PANEL, TRAFFIC, TRAINED, Entry, PanelObjective, choose_objective, entry
 from benchmarks.workbench_run import surroundings
 from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError
@@ -53,12 +53,12 @@ FIGURE = re.compile(r"[\d.,e+-]+ \S+")
 """A measured figure with its unit, as the stage says it of a plan while it tries others."""
 
 
-def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> dict[str, Any]:
+def submitted(api: ApiClient, of: Entry, chosen: PanelObjective, minutes: float) -> dict[str, Any]:
     workload = {
         "name": f"{of.name}, {minutes:g} minutes",
         "model": model_reference(api, of.reference),
         "traffic": TRAFFIC,
-        "objectives": [promised.objective],
+        "objectives": [chosen.objective],
         "constraints": {"minutes": minutes},
     }
     run: dict[str, Any] = api.post("/runs", {"workload": api.post("/workloads", workload)["id"]})
@@ -151,17 +151,17 @@ class Panel:
 
     def add(self, api: ApiClient, of: Entry, minutes: float) -> bool:
         """Measures a model and adds its row; whether its run has ended by itself, with a verdict."""
-        promised = promise(of, self._gpu, self._rows)
-        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective, "again": False}
-        known = {"predicted": promised.predicted, "best": promised.best, "best_source": promised.source}
+        chosen = choose_objective(of, self._gpu, self._rows)
+        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": chosen.objective, "again": False}
+        known = {"predicted": chosen.predicted, "best": chosen.best, "best_source": chosen.source}
         try:
             names = {row["model_name"] for row in api.rows("/runs", 1000)}
             stated["again"] = bool(names & {of.name, Path(of.reference).name})
-            run = submitted(api, of, promised, minutes)
+            run = submitted(api, of, chosen, minutes)
             latest = time.monotonic() + self._longest
             run, first = followed(api, of.name, run, lambda: min(self.end, latest))
             raw = api.get(f"/runs/{run['id']}/result")["results"]
-            row = outcome(run, Results.model_validate(raw), promised.best)
+            row = outcome(run, Results.model_validate(raw), chosen.best)
         except Exception as error:  # the other models are measured
             self._write(stated | UNKNOWN | known | {"sentence": f"{type(error).__name__}: {error}"}, {})
             return False

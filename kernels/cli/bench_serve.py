@@ -23,7 +23,7 @@ from kernels.cli import bench_document, serve_document
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
-from kernels.load.figures import LatencyPromise, LoadFigures, drop_warm_up
+from kernels.load.figures import LatencyObjective, LoadFigures, drop_warm_up
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, reserve_port, run_server
@@ -192,7 +192,7 @@ class ServeBench:
     def _measured(
         self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures
     ) -> Measured:
-        promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
+        objective = LatencyObjective(self.options.ttft_ms, self.options.tpot_ms)
         known = case.lengths == "equal" and case.weights == self.model.dtype and case.kv_cache_dtype is None
         floor = self.floors.get(case.concurrency or 0) if known else None
         failed, lag = figures.unlike, figures.lag
@@ -210,8 +210,8 @@ class ServeBench:
             ttft_ms=figures.percentiles("ttft"),
             ttf64_ms=figures.percentiles("ttf_n", FLOOR_TOKENS),
             tpot_ms=figures.percentiles("tpot"),
-            goodput=round(figures.kept_per_second(promise.kept), 3),
-            promise_ms={"ttft": promise.ttft_ms, "tpot": promise.tpot_ms},
+            goodput=round(figures.goodput_by(objective.is_met), 3),
+            promise_ms={"ttft": objective.ttft_ms, "tpot": objective.tpot_ms},
             floor_ms=floor,
             floor_tokens_per_second=round(1000 * FLOOR_TOKENS * (case.concurrency or 0) / floor, 1) if floor else None,
             failed=len(failed),

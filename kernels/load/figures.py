@@ -25,13 +25,13 @@ def drop_warm_up(sent: LoadTrace) -> LoadTrace:
 
 
 @dataclass(frozen=True)
-class LatencyPromise:
+class LatencyObjective:
     """A limit for each request: TTFT of at most `ttft_ms` and TPOT of at most `tpot_ms`."""
 
     ttft_ms: float
     tpot_ms: float
 
-    def kept(self, served: ServedBatch) -> bool:
+    def is_met(self, served: ServedBatch) -> bool:
         """Whether a request stayed within both limits. A request of one token has no TPOT."""
         first, rest = samples_of(served, "ttft"), samples_of(served, "tpot")
         return first[0] <= self.ttft_ms and all(gap <= self.tpot_ms for gap in rest)
@@ -85,9 +85,9 @@ class LoadFigures:
         ends = ((sent, exchange.end_ns) for sent in self.rounds for exchange in sent.exchanges if exchange.ended)
         return self._rate(sum(sent.is_steady(end_ns) for sent, end_ns in ends))
 
-    def kept_per_second(self, keeps: Callable[[ServedBatch], bool]) -> float:
+    def goodput_by(self, is_good: Callable[[ServedBatch], bool]) -> float:
         """Requests that were due in the steady part, ended as planned and kept a promise, by its seconds."""
-        return self._rate(sum(keeps(served) for exchange, served in self.served if exchange.ended != CANCELLED))
+        return self._rate(sum(is_good(served) for exchange, served in self.served if exchange.ended != CANCELLED))
 
     def _rate(self, count: int) -> float:
         return count / self.seconds if self.seconds else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.panel import Models, Panel, measured_plans, outcome
-from benchmarks.panel_promises import PANEL, TRAINED, entry, promise
+from benchmarks.panel_objectives import PANEL, TRAINED, choose_objective, entry
 from benchmarks.predicted_errors import manifest_of
 from tests.sample_results import results
 from workbench.accounts import services, tokens
@@ -75,7 +75,7 @@ def test_a_row_of_a_run_without_a_verdict_keeps_its_stages_and_says_why() -> Non
 
 def test_a_promise_has_room_over_what_is_predicted_and_known() -> None:
     for gpu in ("h100", "h200"):
-        result = promise(entry("llama-3.2-1b", None), gpu)
+        result = choose_objective(entry("llama-3.2-1b", None), gpu)
         assert result.source.startswith("results/")
         assert max(result.predicted, result.best) * 1.1 < result.objective["limit"] < result.best * 1.5
 

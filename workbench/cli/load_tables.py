@@ -11,7 +11,7 @@ from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
 from workers.wording.load_search import limit_sentence
-from workers.wording.text import capitalised, plain, promised
+from workers.wording.text import capitalised, objective_limit, plain
 
 
 def load_result(result: LoadResult, console: Console) -> None:
@@ -35,7 +35,7 @@ def load_result(result: LoadResult, console: Console) -> None:
         objective, value = outcome.objective, figure(outcome.value, outcome.objective.unit)
         counts = (f"{outcome.requests:,}", f"{outcome.over:,}")
         verdict = _verdict(result.verdict and outcome.verdict)
-        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict)
+        outcomes.add_row(objective.label, objective_limit(objective), value, *counts, verdict)
     console.print(outcomes)
     console.print(Text("Verdict at 99 % confidence: ").append_text(_verdict(result.verdict)))
 

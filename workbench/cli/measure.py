@@ -105,16 +105,16 @@ def _target(url: str, model: str, api: str) -> LoadTarget:
 
 
 def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: LoadDuration) -> LoadTest:
-    promised = Sla.model_validate(read_sla(sla))
-    traffic, folder = promised.traffic, sla.parent
+    spec = Sla.model_validate(read_sla(sla))
+    traffic, folder = spec.traffic, sla.parent
     if traffic_file:
         folder = traffic_file.parent
         with mistakes_said(traffic_file):
             traffic = Traffic.model_validate(read_document(traffic_file, "a traffic description"))
-    price = promised.present.usd_per_hour if promised.present else None
-    test = LoadTest(target, traffic, promised.objectives, limits, folder, price)
+    price = spec.present.usd_per_hour if spec.present else None
+    test = LoadTest(target, traffic, spec.objectives, limits, folder, price)
     try:
-        promised.check_against(traffic)
+        spec.check_against(traffic)
         test.check()
         if test.recording:
             read = f"{test.folder / traffic.recording}: {test.recording.words}."

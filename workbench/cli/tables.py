@@ -18,7 +18,7 @@ from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.wording import provenance
 from workers.wording.stages import DOING
-from workers.wording.text import VERDICTS, promised
+from workers.wording.text import VERDICTS, objective_limit
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 
@@ -106,7 +106,7 @@ def outcome(results: Results, console: Console) -> None:
                 f"{measured.server.label}: {measured.sentence} {'' if sentences else endpoint.words(results)}".rstrip()
             )
         )
-        rows = endpoint.promises(results)
+        rows = endpoint.endpoint_objectives(results)
         if rows:
             console.print(_at_endpoint(rows))
     plan = plans.chosen_trial(results)
@@ -121,14 +121,14 @@ def outcome(results: Results, console: Console) -> None:
     console.print(Text.assemble("Verdict: ", verdict_markup(results.verify.verdict), f"  {results.verify.sentence}"))
 
 
-def _at_endpoint(rows: Sequence[endpoint.EndpointPromise]) -> Table:
+def _at_endpoint(rows: Sequence[endpoint.EndpointObjective]) -> Table:
     """Every promise at the customer's endpoint, and whether it is kept there."""
     table = Table(pad_edge=False)
     for heading in ("", "your endpoint", "promised", "verdict there"):
         table.add_column(heading, justify="left" if heading in ("", "verdict there") else "right")
     for row in rows:
         verdict = verdict_markup(row.verdict) if row.verdict else Text("")
-        table.add_row(row.label, figure(row.there, row.unit), row.promised, verdict)
+        table.add_row(row.label, figure(row.there, row.unit), row.objective_limit, verdict)
     return table
 
 
@@ -154,7 +154,7 @@ def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
 
 def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     objective = row.objective
-    limit = promised(objective)
+    limit = objective_limit(objective)
     name = f"{objective.label} (measured, n={row.samples})"
     unit = objective.unit
     return name, figure(row.before, unit), figure(row.after, unit), limit, verdict_markup(row.verdict)

@@ -40,7 +40,7 @@ def example() -> Example | None:
     results = Results.model_validate(document["results"])
     if results.verify is None:
         raise ValueError(f"{FILE.name}: the example has no verdict")
-    promises = [outcome.objective for outcome in results.verify.outcomes]
+    objectives = [outcome.objective for outcome in results.verify.outcomes]
     spans = [
         (stage["stage"], _time(stage["started_at"]), _time(stage["finished_at"])) for stage in document["run"]["stages"]
     ]
@@ -48,7 +48,7 @@ def example() -> Example | None:
         workload=Workload(
             model=document["model"],
             name="Example: time to the first 64 tokens",
-            objectives=promises,
+            objectives=objectives,
             constraints=Constraints(
                 minutes=float(document["sla"].rpartition("minutes: ")[2]),
                 max_quality_loss=0.01,  # the default of its time

@@ -190,7 +190,7 @@ def counted_by(economics: UnitEconomics) -> str:
     return f"{sentence} A GPU may well hold more at once: the fleets are upper bounds."
 
 
-def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
+def same_load_sentence(economics: UnitEconomics | None, load: str) -> str:
     """Why both sides are counted at one `load`, whether or not the promise holds there."""
     before, after = (economics.before, economics.after) if economics else (None, None)
     if before is None and after is None:

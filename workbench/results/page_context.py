@@ -27,7 +27,7 @@ from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.report import other_promise, summary
+from workers.report import other_limit, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
@@ -183,13 +183,13 @@ def context(
             "when_before": text.when(compared_with),
             "today": text.today(compared_with),
             "undecided": _undecided(results),
-            "other_promise": other_promise.sentence(results, workload, model),
+            "other_limit": other_limit.sentence(results, workload, model),
             "void": _void(results),
             "weights_words": summary.words(results.verify) if results.verify else "",
             "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
-            "load_promises": under_load.promises(results, workload.objectives if workload else []),
+            "load_objectives": under_load.objective_words(results, workload.objectives if workload else []),
             "charts": shown,
             "other_charts": [chart for key, chart in shown.items() if key not in PLACED],
             "more_latencies": more_latencies(results),
@@ -251,7 +251,7 @@ def _endpoint(results: Results, workload: Workload | None) -> dict[str, Any]:
     """What the template reads of the customer's endpoint."""
     return {
         "endpoint": endpoint.endpoint_result(results),
-        "endpoint_promises": endpoint.promises(results),
+        "endpoint_objectives": endpoint.endpoint_objectives(results),
         "against_endpoint": against_endpoint.sentences(results, workload) if workload else [],
         "endpoint_words": endpoint.words(results),
         "endpoint_where": endpoint.where(results),

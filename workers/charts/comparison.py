@@ -19,7 +19,7 @@ from workers.wording.text import (
     case_label,
     dollars,
     number,
-    promised,
+    objective_limit,
     quantity,
     traffic_words,
 )
@@ -101,7 +101,9 @@ def _workloads(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
         limits, search = side.workload.constraints, side.workload.load
         in_vllm = ", after in vLLM" if side.workload.after_runner == "vllm" else ""
         parts = {
-            "Promises": ", ".join(f"{promise.label} {promised(promise)}" for promise in side.workload.objectives),
+            "Promises": ", ".join(
+                f"{objective.label} {objective_limit(objective)}" for objective in side.workload.objectives
+            ),
             "Runs today": side.workload.baseline_runner,
             "Under load": f"up to {search.most_users:,} users{in_vllm}" if search else "not asked",
             "Precisions": ", ".join(limits.precisions),
@@ -142,9 +144,9 @@ def _objectives(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         for outcome in side.results.verify.outcomes if side.results.verify else []:
-            promise = outcome.objective
-            text = f"{quantity(outcome.after, promise.unit)} ({promised(promise)})"
-            cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[outcome.verdict]}"
+            objective = outcome.objective
+            text = f"{quantity(outcome.after, objective.unit)} ({objective_limit(objective)})"
+            cells.setdefault(objective.label, {})[side.label] = f"{text}, {VERDICTS[outcome.verdict]}"
     reference = next((side for side in sides if _gain(side)), None)
     for side in sides:
         if gain := _gain(side):

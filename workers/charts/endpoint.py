@@ -8,20 +8,20 @@ from workers.documents.load import LoadResult
 from workers.documents.measurement import Interval, MetricKey, find_metric, metric_key
 from workers.documents.stages import ObjectiveOutcome, Results, Verdict
 from workers.documents.workload import Objective, metric_title
-from workers.wording.text import moment, promised, quantity
+from workers.wording.text import moment, objective_limit, quantity
 
 THERE = PALETTE[1]
 
 
 @dataclass(frozen=True)
-class EndpointPromise:
+class EndpointObjective:
     """One objective at the endpoint (`there`), whose is the `verdict`, of the baseline runner and of the plan."""
 
     label: str
     there: float | None
     before: float | None
     after: float | None
-    promised: str
+    objective_limit: str
     unit: str
     verdict: Verdict | None
 
@@ -31,25 +31,25 @@ def endpoint_result(results: Results) -> EndpointResult | None:
     return results.verify.endpoint if results.verify else None
 
 
-def promises(results: Results) -> list[EndpointPromise]:
+def endpoint_objectives(results: Results) -> list[EndpointObjective]:
     """Every promise at the endpoint beside before and after; empty where it was not measured."""
     result = endpoint_result(results)
     if results.verify is None or result is None or result.load is None:
         return []
-    return [_promise(outcome, result.load) for outcome in results.verify.outcomes]
+    return [_endpoint_objective(outcome, result.load) for outcome in results.verify.outcomes]
 
 
-def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
+def _endpoint_objective(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointObjective:
     objective = outcome.objective
-    promise = (metric_key(objective), objective.percentile)
+    key = (metric_key(objective), objective.percentile)
     judged = next(
-        (known for known in load.outcomes if (metric_key(known.objective), known.objective.percentile) == promise), None
+        (known for known in load.outcomes if (metric_key(known.objective), known.objective.percentile) == key), None
     )
     spread = _percentile(load, objective)
     value = judged.value if judged else spread.value if spread else None
     verdict = None if judged is None or load.lag.void else judged.verdict
     sides = (outcome.before, outcome.after)
-    return EndpointPromise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
+    return EndpointObjective(objective.label, value, *sides, objective_limit(objective), objective.unit, verdict)
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:

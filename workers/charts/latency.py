@@ -15,10 +15,10 @@ def metrics(results: Results) -> list[MetricKey]:
     """The metrics measured before and after, the first objective's first."""
     if results.verify is None:
         return []
-    promised = [metric_key(outcome.objective) for outcome in results.verify.outcomes]
+    first = [metric_key(outcome.objective) for outcome in results.verify.outcomes]
     after = [metric_key(distribution) for distribution in results.verify.after if distribution.samples]
-    return [metric for metric in dict.fromkeys(promised) if metric in after] + [
-        metric for metric in after if metric not in promised
+    return [metric for metric in dict.fromkeys(first) if metric in after] + [
+        metric for metric in after if metric not in first
     ]
 
 
@@ -38,8 +38,8 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
 
 def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    promised = [outcome.objective for outcome in outcomes if metric_key(outcome.objective) == metric]
-    return [objective for objective in promised if objective.limit is not None]
+    objectives = [outcome.objective for outcome in outcomes if metric_key(outcome.objective) == metric]
+    return [objective for objective in objectives if objective.limit is not None]
 
 
 def steps(samples: list[float]) -> tuple[list[float], list[float]]:

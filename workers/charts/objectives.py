@@ -2,7 +2,7 @@
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line
 from workers.documents.stages import ObjectiveOutcome, Results
-from workers.wording.text import promised, quantity, today
+from workers.wording.text import objective_limit, quantity, today
 
 
 def _outcomes(results: Results) -> list[ObjectiveOutcome]:
@@ -58,7 +58,7 @@ def table(results: Results) -> Table:
             outcome.objective.label,
             outcome.before,
             outcome.after,
-            promised(outcome.objective),
+            objective_limit(outcome.objective),
             outcome.objective.unit,
             outcome.samples,
         ]

@@ -25,7 +25,7 @@ from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective, metric_title
 from workers.wording.serving import change_over
-from workers.wording.text import number, promised, quantity, traffic_words
+from workers.wording.text import number, objective_limit, quantity, traffic_words
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
 THERE = PALETTE[1]
@@ -74,12 +74,12 @@ def _traffic(results: Results) -> Traffic | None:
     return results.load.traffic if results.load else None
 
 
-def promises(results: Results, objectives: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
+def objective_words(results: Results, objectives: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
     """The promises that loads are judged by: label, words, and whether a limit was stated or follows from today's."""
     return [
-        (objective.label, promised(objective), "stated")
+        (objective.label, objective_limit(objective), "stated")
         if objective in objectives
-        else (objective.label, f"{promised(objective)}, from the median that verify measured before", "measured")
+        else (objective.label, f"{objective_limit(objective)}, from the median that verify measured before", "measured")
         for objective in (results.load.objectives if results.load else [])
     ]
 
@@ -178,7 +178,7 @@ def figure(results: Results) -> Figure | None:
     return drawn
 
 
-def promise_figure(results: Results) -> Figure | None:
+def objective_figure(results: Results) -> Figure | None:
     objective, traces = _first(results), []
     if objective is None or objective.limit is None:
         return None
@@ -227,7 +227,7 @@ def table(results: Results) -> Table:
     return heads, body
 
 
-def promise_table(results: Results) -> Table:
+def objective_table(results: Results) -> Table:
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
         limit, highest = curve.limit, curve.limit.held
@@ -258,6 +258,6 @@ PROMISE = Chart(
     "that come fewer than eight times in a load may escape it.",
     "load",
     "measured",
-    promise_figure,
-    promise_table,
+    objective_figure,
+    objective_table,
 )

@@ -18,7 +18,7 @@ def sentences(results: Results, workload: Workload | None) -> list[str]:
     if verify is None or not verify.recommended or result is None or result.load is None or result.load.lag.void:
         return []
     words = [endpoint.words(results), _loads(results), _prices(results, workload.present if workload else None)]
-    if result.load.verdict and all(promise.verdict for promise in endpoint.promises(results)):
+    if result.load.verdict and all(objective.verdict for objective in endpoint.endpoint_objectives(results)):
         there, after = (in_a_sentence(verdict) for verdict in (result.load.verdict, verify.verdict))
         words.insert(0, f"The SLA is {there} at the endpoint and {after} after.")
     return [sentence for sentence in words if sentence]

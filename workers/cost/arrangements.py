@@ -50,8 +50,8 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
     `fewest` GPUs hold the model. "" where engines take one number alone, where no load is predicted, and where the
     promise is not one of a token's or an answer's time.
     """
-    promise = workload.objectives[0]
-    if prediction is None or workload.load is None or promise.limit is None:
+    objective = workload.objectives[0]
+    if prediction is None or workload.load is None or objective.limit is None:
         return ""
     sizes = sorted({plan.tensor_parallel_size for plan in prediction.plans if plan.tensor_parallel_size >= fewest})
     curves = {size: _token_ms(prediction, size) for size in sizes}
@@ -59,10 +59,10 @@ def sentence(workload: Workload, prediction: Prediction | None, book: PriceBook,
     if len(sizes) < 2 or tokens is None or not all(curves.values()):
         return ""
     users = workload.load.most_users
-    what = f"{users:,} users at once within {quantity(promise.limit, 'ms')}"
+    what = f"{users:,} users at once within {quantity(objective.limit, 'ms')}"
     able: list[Arrangement] = []
     for size, curve in curves.items():
-        most = max((count for count, ms in curve.items() if tokens * ms <= promise.limit), default=0)
+        most = max((count for count, ms in curve.items() if tokens * ms <= objective.limit), default=0)
         if most:
             engines = -(-users // most)
             ms = tokens * curve[1 << (-(-users // engines) - 1).bit_length()]  # predicted for powers of two
@@ -86,10 +86,10 @@ def _token_ms(prediction: Prediction, size: int) -> dict[int, float]:
 
 def _tokens(workload: Workload) -> int | None:
     """Of how many tokens' times the first promise is; None where it is another time, such as that of the first one."""
-    promise, output = workload.objectives[0], workload.traffic.output_tokens
-    if promise.metric in ("tpot", "itl"):
+    objective, output = workload.objectives[0], workload.traffic.output_tokens
+    if objective.metric in ("tpot", "itl"):
         return 1
-    return output if promise.metric == "e2e" or (promise.metric, promise.n) == ("ttf_n", output) else None
+    return output if objective.metric == "e2e" or (objective.metric, objective.n) == ("ttf_n", output) else None
 
 
 WORDS = {2: "Two", 4: "Four"}

@@ -123,17 +123,15 @@ def stated_fleet(
     A side counts at the highest load at which every promise is shown to hold, and with a price. Where a side has none,
     both are compared at the `same` load as well, promise or not.
     """
-    promised = workload.load.demand if workload.load else None
-    if promised is None:
+    stated = workload.load.demand if workload.load else None
+    if stated is None:
         return None
-    demand = Demand(
-        users=promised.users, requests_per_second=promised.requests_per_second, duty_cycle=workload.duty_cycle
-    )
+    demand = Demand(users=stated.users, requests_per_second=stated.requests_per_second, duty_cycle=workload.duty_cycle)
     sides = {"before": before, "after": after}
     priced = {name: side for name, side in sides.items() if side and side.usd_per_hour is not None}
     holding = {name: side for name, side in priced.items() if side.holds and side.highest}
     fleets = {name: fleet(demand, side) for name, side in holding.items()}
-    carried = promised.words
+    carried = stated.words
     if "before" in holding and before == after:
         today = fleets["before"]
         sentence = (

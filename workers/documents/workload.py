@@ -247,13 +247,13 @@ class Sla(Document):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        promised: set[tuple[str, int | None, float, bool]] = set()
+        seen: set[tuple[str, int | None, float, bool]] = set()
         for index, objective in enumerate(self.objectives):
             relative = objective.at_least_faster is not None
-            promise = (objective.metric, objective.n, objective.percentile, relative)
-            if promise in promised:
+            key = (objective.metric, objective.n, objective.percentile, relative)
+            if key in seen:
                 raise ValueError(f"objectives[{index}].metric: {objective.label} is promised twice; remove one of them")
-            promised.add(promise)
+            seen.add(key)
         return self.check_against(self.traffic)
 
     def check_against(self, traffic: Traffic) -> Self:

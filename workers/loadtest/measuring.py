@@ -188,10 +188,10 @@ def judge_load(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrac
 
 
 def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
-    promised = [*(metric_key(objective) for objective in test.objectives), *test.shown]
+    keys = [*(metric_key(objective) for objective in test.objectives), *test.shown]
     usual = [(metric, None) for metric in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
     metrics = []
-    for metric, n in dict.fromkeys([*promised, *usual]):
+    for metric, n in dict.fromkeys([*keys, *usual]):
         extra = [objective.percentile for objective in test.objectives if metric_key(objective) == (metric, n)]
         if figures := load.metric(metric, n, extra):
             metrics.append(figures)

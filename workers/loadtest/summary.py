@@ -75,7 +75,7 @@ class LoadSummary(LoadFigures):
     def goodput(self, objectives: Sequence[Objective]) -> float | None:
         """Requests per second that met every objective; None where none is about single requests."""
         single = [objective for objective in objectives if objective.metric not in OF_WINDOWS]
-        return self.kept_per_second(lambda served: meets(served, single)) if single and self.seconds else None
+        return self.goodput_by(lambda served: meets(served, single)) if single and self.seconds else None
 
     def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
         """A metric with its percentiles; None without samples."""

@@ -115,18 +115,18 @@ def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour:
 
 def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:
     """The outcome of a promise relative to before, by the interval of `speedup`; today's is as fast as itself."""
-    promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
+    least_ratio, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
     spacing = independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < MIN_PROCESSES else 1
     needed_pairs = spacing * MIN_PAIRS_OF_A_RATIO
     pairs = [process.pairs for process in processes]
     too_few = (min(pairs) if len(processes) < MIN_PROCESSES else sum(pairs)) < needed_pairs
-    met, missed = ratio.low >= promised, ratio.high < promised
+    met, missed = ratio.low >= least_ratio, ratio.high < least_ratio
     verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
         update={
             "ratio": ratio,
             "verdict": "not_enough_samples" if too_few else verdict,
-            "verdict_before": "met" if promised <= 1 else "missed",
+            "verdict_before": "met" if least_ratio <= 1 else "missed",
             "needed": needed_pairs,
         }
     )

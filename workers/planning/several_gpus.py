@@ -7,7 +7,7 @@ from kernels.registry import Refusal
 from kernels.runners.whole_model import WholeModel
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
-from workers.prediction.promises import AvailableGpus, impossible
+from workers.prediction.feasibility import AvailableGpus, impossible
 from workers.wording.stages import NOT_TRIED
 
 CUDA_GRAPHS = "cuda_graphs"

@@ -211,10 +211,10 @@ class TrialOrder:
 
     def keeps(self, candidate: CandidatePlan) -> bool:
         """Whether the candidate is predicted to keep the first promise, which has a limit."""
-        return keeps_promise(candidate.predicted, self._objective)
+        return meets_objective(candidate.predicted, self._objective)
 
 
-def keeps_promise(value: float | None, objective: Objective) -> bool:
+def meets_objective(value: float | None, objective: Objective) -> bool:
     """Whether a predicted median lies within the promise's limit; False where nothing is predicted or limited."""
     if value is None or objective.limit is None:
         return False
@@ -250,7 +250,7 @@ def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list
     return [
         trial
         for trial in trials
-        if (trial.keeps == "met" if trial.primary else keeps_promise(trial.predicted, objective))
+        if (trial.keeps == "met" if trial.primary else meets_objective(trial.predicted, objective))
     ]
 
 

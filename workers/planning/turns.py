@@ -96,10 +96,10 @@ class Turns:
         MIN_TURNS of each side those before it count. Raises StageError where what runs today fails too.
         """
         part, started = TIMING_SHARE * self._context.seconds_left / (2 * MIN_TURNS), time.monotonic()
-        seconds, promises = max(MIN_SECONDS, part - self._ready_seconds), self._document.workload.objectives
+        seconds, objectives = max(MIN_SECONDS, part - self._ready_seconds), self._document.workload.objectives
         for pair in range(MAX_TURNS):
             left = 2 * (MAX_TURNS - MIN_TURNS) * (time.monotonic() - started) / max(1, 2 * pair)
-            clear = pair == MIN_TURNS and is_clear(self.alternations, promises, self._usd, self._sizes)
+            clear = pair == MIN_TURNS and is_clear(self.alternations, objectives, self._usd, self._sizes)
             if clear or (pair == MIN_TURNS and self._context.seconds_left < left):
                 return
             for side in SIDES if pair % 2 else reversed(SIDES):
@@ -116,10 +116,10 @@ class Turns:
     def go_on(self, last: PlanMeasurement) -> None:
         """Takes turns of what runs today after those beside the plan `last`, until they are decided or time is over."""
         taken = [TurnResult(environment=last.environment, served=process.before) for process in last.processes]
-        promises, self._sides["before"] = self._document.workload.objectives, taken
+        objectives, self._sides["before"] = self._document.workload.objectives, taken
         while not (self.failures or self.environment.telemetry.void):
             seconds = self._context.seconds_left - self._ready_seconds
-            if seconds < 0 or is_decided(self.alternations, promises, self._usd, self._sizes):
+            if seconds < 0 or is_decided(self.alternations, objectives, self._usd, self._sizes):
                 return
             self._take("before", len(taken), [], seconds)
 

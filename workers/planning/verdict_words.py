@@ -11,7 +11,7 @@ from workers.documents.stages import ObjectiveOutcome, PlanTrial, Results
 from workers.documents.workload import Objective
 from workers.planning.confirmation import PlanMeasurement
 from workers.stats.verdicts import needed_requests, overall
-from workers.wording.text import capitalised, in_a_sentence, number, percent, plain, promised, quantity, times
+from workers.wording.text import capitalised, in_a_sentence, number, objective_limit, percent, plain, quantity, times
 
 
 def sentence(
@@ -113,7 +113,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     value = f"is {_beside(outcome.after, objective.limit)} {unit}" if outcome.after is not None else "has no value"
     if objective.limit is None:
         than = "as" if objective.direction == "at_least" else "than"
-        limit = f"{promised(objective).removeprefix('≥ ')} {than} today"
+        limit = f"{objective_limit(objective).removeprefix('≥ ')} {than} today"
     else:
         limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {unit}"
     words = f"{capitalised(objective.label)} {value} where {limit} is promised"

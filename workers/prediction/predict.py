@@ -63,9 +63,9 @@ def predict_run(
     return predict(sla, model, gpu_class, ceilings.get(single_gpu_class(gpu_class)), served, lower)
 
 
-def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
+def fastest(plans: Sequence[PredictedPlan], objective: Objective) -> tuple[float, PredictedPlan] | None:
     """The least predicted median of the promise's time at one request at a time, with its plan; None without one."""
-    values = ((_value(plan, promise.metric, promise.n), plan) for plan in plans if promise.unit == "ms")
+    values = ((_value(plan, objective.metric, objective.n), plan) for plan in plans if objective.unit == "ms")
     return min(((value, plan) for value, plan in values if value is not None), key=itemgetter(0), default=None)
 
 

@@ -20,7 +20,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.report import glossary, other_promise, summary
+from workers.report import glossary, other_limit, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -69,7 +69,9 @@ def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
     """
     first = verify.outcomes[0]
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
-    limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
+    limit = (
+        text.objective_limit(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
+    )
     word = "promised" if objective.limit is None else "limit"
     line = f"{text.VERDICT_LABELS[verify.verdict]}: {objective.label} {after} ({word} {limit})"
     return f"{line}, {speedup_words(verify)}{_under_load(load)}"
@@ -113,7 +115,7 @@ def _templates() -> Environment:
     """Compiled once a process: compiling takes most of a report's time."""
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
-    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "promised": text.promised}
+    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "objective_limit": text.objective_limit}
     return templates
 
 
@@ -129,7 +131,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     same = same_load.of_results(document.results, workload, document.model)
     demand = run_economics.demand_of(units, workload, same) if document.results.price else None
     chosen = plans.chosen_trial(document.results)
-    other = other_promise.sentence(document.results, workload, document.model)
+    other = other_limit.sentence(document.results, workload, document.model)
     page = template.render(
         document=document,
         footer=_css_string(_footer(document, cover)),
@@ -167,7 +169,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         kernels_by_load=under_load.kernels_by_load(document.results.load),
         endpoint=endpoint.endpoint_result(document.results),
         against_endpoint=against_endpoint.sentences(document.results, workload),
-        endpoint_promises=endpoint.promises(document.results),
+        endpoint_objectives=endpoint.endpoint_objectives(document.results),
         endpoint_words=endpoint.words(document.results),
         before_words=text.before_words(workload, document.model),
         facts=provenance.facts(verify.environment, verify.gpus),

@@ -8,7 +8,17 @@ from workers.documents.load import UnderLoadResult
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
 from workers.wording.stages import NOT_TRIED
-from workers.wording.text import VERDICT_LABELS, capitalised, dollars, number, percent, plain, promised, quantity, when
+from workers.wording.text import (
+    VERDICT_LABELS,
+    capitalised,
+    dollars,
+    number,
+    objective_limit,
+    percent,
+    plain,
+    quantity,
+    when,
+)
 
 MAX_NAMED = 3
 """Plans that were not tried, by name on the first page."""
@@ -28,14 +38,17 @@ def rows(
     """Name and sentence of each line; `plan` is the label of the chosen one, `other` says which other promise holds."""
     outcomes, quality = verify.outcomes, verify.quality
     lines = [
-        ("Promise", "; ".join(f"{outcome.objective.label} {promised(outcome.objective)}" for outcome in outcomes)),
+        (
+            "Promise",
+            "; ".join(f"{outcome.objective.label} {objective_limit(outcome.objective)}" for outcome in outcomes),
+        ),
         ("Verdict", VERDICT_LABELS[verify.verdict]),
         (
             f"{capitalised(verify.compared_with)} and after",
             "; ".join(_change(verify, at) for at in range(len(outcomes))),
         ),
         ("Promise kept under load", under_load.kept_loads(results.load) if results.load else ""),
-        ("Price under the promise", _under_the_promise(results)),
+        ("Price under the promise", _price_within_sla(results)),
         ("Price at one load, promise or not", _at_one_load(same)),
         ("Saving a month", _saving(same, demand)),
         ("Risk", _risk(verify)),
@@ -63,7 +76,7 @@ def _change(verify: VerifyResult, at: int) -> str:
     return f"{outcome.objective.label} {quantity(outcome.before, unit)} → {quantity(outcome.after, unit)}"
 
 
-def _under_the_promise(results: Results) -> str:
+def _price_within_sla(results: Results) -> str:
     if results.price is None:
         return ""
     before, after = results.price.lines[:2]

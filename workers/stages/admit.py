@@ -21,11 +21,11 @@ from workers.documents.stages import AdmitResult, StageInput
 from workers.documents.workload import TOKEN_METRICS, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
+from workers.prediction.feasibility import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.prediction.generation import divides
 from workers.prediction.memory import GIB, fewest_gpus, needed_gib
 from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predict_run
-from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
 from workers.wording.serving import outside_vllm
 

@@ -113,8 +113,8 @@ def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
 def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, searched: bool) -> str:
     """The sentences. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
     sentences = [
-        *_under_the_promise(result, price, verify.recommended, searched),
-        _whatever_the_promise(result),
+        *_sla_cost_sentences(result, price, verify.recommended, searched),
+        _same_load_sentence(result),
         _per_dollar_words(result),
         _against_present(result, verify.gpus),
         _at_load(result),
@@ -124,7 +124,7 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, search
     return " ".join(filter(None, sentences))
 
 
-def _under_the_promise(result: PriceResult, price: GpuPrice, recommended: bool, searched: bool) -> list[str]:
+def _sla_cost_sentences(result: PriceResult, price: GpuPrice, recommended: bool, searched: bool) -> list[str]:
     """What a million costs while the promises hold, after and before."""
     before, after = result.lines[0], result.lines[1]
     gpu, counted = after.gpu, result.counted
@@ -151,7 +151,7 @@ def _was(before: CostLine, searched: bool) -> str:
     return "What it cost before is not known."
 
 
-def _whatever_the_promise(result: PriceResult) -> str:
+def _same_load_sentence(result: PriceResult) -> str:
     """Both prices at one load, where a side has none under the promise; "" elsewhere."""
     both = result.same_load
     if both is None or all(line.usd_per_mtok is not None for line in result.lines[:2]):

@@ -97,7 +97,9 @@ def goodput(served: Sequence[ServedBatch], objectives: Sequence[Objective]) -> f
     A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
     relative to before.
     """
-    limited = [promise for promise in objectives if promise.metric != "cost_per_mtok" and promise.limit is not None]
+    limited = [
+        objective for objective in objectives if objective.metric != "cost_per_mtok" and objective.limit is not None
+    ]
     if not limited or not served:
         return None
     return sum(batch.requests for batch in served if meets(batch, limited)) / _duration_s(served)

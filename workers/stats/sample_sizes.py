@@ -116,10 +116,10 @@ def distributions(
     model: ModelManifest, objectives: Sequence[Objective], served: Sequence[ServedBatch], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
-    promised = [metric_key(objective) for objective in objectives]
+    keys = [metric_key(objective) for objective in objectives]
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
     measured = []
-    for metric, n in dict.fromkeys([*promised, *defaults]):
+    for metric, n in dict.fromkeys([*keys, *defaults]):
         samples = pool_samples(served, metric, n, usd_per_hour)
         extra = [objective.percentile for objective in objectives if metric_key(objective) == (metric, n)]
         if samples:

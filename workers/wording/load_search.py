@@ -109,7 +109,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {limit_words(curve.limit)}." for name, curve in sides)
 
 
-def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
+def unlike_verify(objectives: Sequence[Objective], before: LoadCurve | None) -> str:
     """A sentence where one user of what runs today meets a promise of being faster than it; "" elsewhere.
 
     The limit of such a promise follows from the median that verify measured, one request at a time.
@@ -117,7 +117,7 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
     lowest = before.limit.loads[0] if before and before.limit.loads else None
     if lowest is None or lowest.traffic.open_loop or lowest.traffic.concurrency != 1:
         return ""
-    factors = {metric_key(objective): objective.at_least_faster for objective in promised}
+    factors = {metric_key(objective): objective.at_least_faster for objective in objectives}
     for outcome in lowest.outcomes:
         factor, limit = factors.get(metric_key(outcome.objective)), outcome.objective.limit
         if factor and factor > 1 and limit and outcome.verdict == "met" and outcome.value is not None:

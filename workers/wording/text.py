@@ -72,7 +72,7 @@ def before_words(sla: Sla, model: ModelManifest) -> str:
     return f"what runs today, as stated: transformers' own generate, {how}"
 
 
-def promised(objective: Objective) -> str:
+def objective_limit(objective: Objective) -> str:
     """What an objective promises: `≤ 100 ms`, `≥ 1,000 tokens/s`, `≥ 1.5x faster`, which is than today."""
     if objective.limit is None:
         better = "as much" if objective.direction == "at_least" else "faster"

@@ -7,7 +7,7 @@ import pytest
 from kernels.cli.bench_serve import ServeBench, line
 from kernels.cli.serve_document import ServeCase
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.figures import LatencyPromise, LoadFigures, drop_warm_up
+from kernels.load.figures import LatencyObjective, LoadFigures, drop_warm_up
 from kernels.load.generator import LoadTrace
 from kernels.load.lag import MAX_LAG_MS, Lag
 from kernels.load.lists import Lengths, RequestList
@@ -50,9 +50,9 @@ def test_the_steady_part_and_its_rates_are_those_of_a_regular_load():
     assert result.requests_per_second == result.ended_per_second == pytest.approx(20)
     assert result.percentiles("ttft") == {"p50": 10.0, "p99": 10.0}
     assert result.percentiles("ttf_n", 64) is None
-    assert result.kept_per_second(LatencyPromise(10, 10).kept) == pytest.approx(20)
-    for promise in (LatencyPromise(9, 10), LatencyPromise(10, 9)):
-        assert result.kept_per_second(promise.kept) == 0
+    assert result.goodput_by(LatencyObjective(10, 10).is_met) == pytest.approx(20)
+    for promise in (LatencyObjective(9, 10), LatencyObjective(10, 9)):
+        assert result.goodput_by(promise.is_met) == 0
     sent.exchanges[6].counted_output = 9
     assert [item.planned.index for item in LoadFigures([sent]).unlike] == [6]
 
@@ -79,7 +79,7 @@ def test_requests_that_were_given_up_or_due_when_sending_had_stopped_do_not_coun
     for exchange in sent.exchanges:
         exchange.ended = CANCELLED
     result = LoadFigures([sent])
-    assert result.kept_per_second(LatencyPromise(10, 10).kept) == 0
+    assert result.goodput_by(LatencyObjective(10, 10).is_met) == 0
     assert result.percentiles("e2e") is None
     assert result.percentiles("ttft") is not None
 

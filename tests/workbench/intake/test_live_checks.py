@@ -8,7 +8,7 @@ from django.utils import timezone
 from kernels.model_files import catalogue
 from workbench.intake.forms import templates
 from workbench.intake.models import Model, Workload
-from workbench.intake.services import placement, promises
+from workbench.intake.services import objective_words, placement
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.runs.models import Worker
 from workers.documents.workload import TITLES, Objective
@@ -53,7 +53,7 @@ def test_the_promise_is_said_in_words_also_without_scripts_and_nothing_is_stored
     assert not Workload.objects.exists()
     for metric in TITLES:
         objective = Objective.model_validate({"metric": metric, "n": 64 if metric == "ttf_n" else None, "limit": 987})
-        assert re.search(r"\b987\b", promises.words(objective))
+        assert re.search(r"\b987\b", objective_words.sentence(objective))
 
 
 @pytest.mark.parametrize("model", [name for name in catalogue.names() if name.startswith("tiny-")])

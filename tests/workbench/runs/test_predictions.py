@@ -11,7 +11,7 @@ import sample_runs
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.workers.prediction.test_promises import model
+from tests.workers.prediction.test_feasibility import model
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.results.templatetags.predictions import error_words
@@ -22,8 +22,8 @@ from workbench.runs.workers import greet
 from workers.documents.worker_api import Hello
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.harness.context import Context
+from workers.prediction.feasibility import floor_ms
 from workers.prediction.predict import fastest
-from workers.prediction.promises import floor_ms
 from workers.stages import admit
 from workers.wording.text import plain
 

@@ -10,7 +10,7 @@ from benchmarks.documents import document
 from benchmarks.predicted_errors import _turns, errors
 from kernels.measure import pass_time
 from kernels.measure.pass_time import EXCHANGE_US, KERNEL_US, ROUTED_US, UNPACK_US, ModelSizes, PassWork
-from tests.workers.prediction.test_promises import model
+from tests.workers.prediction.test_feasibility import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Workload
 from workers.prediction.predict import predict

@@ -5,8 +5,8 @@ import pytest
 from benchmarks.documents import document
 from kernels import registry
 from kernels.measure.pass_time import KERNEL_US, ROUTED_US, SEQUENCE_US, UNPACKED
+from tests.workers.prediction.test_feasibility import model
 from tests.workers.prediction.test_predicting import CEILINGS, encoder, of, predicted, values
-from tests.workers.prediction.test_promises import model
 from workers.documents.workload import Objective
 from workers.prediction.plans import VARIANTS
 from workers.prediction.predict import primary_prediction

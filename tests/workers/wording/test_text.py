@@ -10,7 +10,7 @@ from workers.planning.verdict_words import busy_words, sentence
 from workers.wording import plan_profile
 from workers.wording.plan_profile import MAX_LINES
 from workers.wording.stages import out_of_time
-from workers.wording.text import dollars, moment, number, percent, plain, points, promised, quantity
+from workers.wording.text import dollars, moment, number, objective_limit, percent, plain, points, quantity
 
 
 def test_numbers_have_three_digits_and_in_sentences_no_zeros_at_the_end():
@@ -53,7 +53,7 @@ def test_more_minutes_are_no_advice_on_a_busy_machine(share, idle):
     ],
 )
 def test_a_promise_in_words(objective, words):
-    assert promised(Objective.model_validate(objective)) == words
+    assert objective_limit(Objective.model_validate(objective)) == words
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from workbench.api.sentences import Problem, sentences
 from workbench.intake import sla
 from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.models import Model, Recording
-from workbench.intake.services import placement, promises
+from workbench.intake.services import objective_words, placement
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import fewest_gpus, needed_gib, reasons
@@ -27,8 +27,8 @@ from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
+from workers.prediction.feasibility import AvailableGpus, more_gpus, rates_words
 from workers.prediction.predict import MEDIAN, divides, fastest, predict_run
-from workers.prediction.promises import AvailableGpus, more_gpus, rates_words
 from workers.wording.serving import outside_vllm
 from workers.wording.text import plain, request_words, speed_words
 
@@ -40,7 +40,7 @@ NO_MODEL = "-"
 class FormChecks:
     """Sentences: the `promises`, what is still `missing`, what is wrong (`reasons`), `warnings`, and `facts`."""
 
-    promises: list[str] = field(default_factory=list)
+    objectives: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -66,9 +66,9 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         _tell(checks, problem.errors, labels)
     except pydantic.ValidationError as error:
         _tell(checks, sentences(error), labels)
-        checks.promises = _readable_promises(given.get("objectives"))
+        checks.objectives = _readable_objectives(given.get("objectives"))
     else:
-        checks.promises = [promises.words(objective) for objective in document.objectives]
+        checks.objectives = [objective_words.sentence(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
         checks.facts += [f"{recording.document.words}.", *recording.document.notes] if recording else []
         known = placement.known(organisation, document)
@@ -95,12 +95,12 @@ def _label(path: str, labels: Mapping[str, str]) -> str:
     return f"{labels.get(path, name)} of objective {int(row) + 1}"
 
 
-def _readable_promises(objectives: Any) -> list[str]:
+def _readable_objectives(objectives: Any) -> list[str]:
     """The promises that are whole already, while something else is not."""
     readable = []
     for row in objectives if isinstance(objectives, list) else []:
         with contextlib.suppress(pydantic.ValidationError):
-            readable.append(promises.words(Objective.model_validate(row)))
+            readable.append(objective_words.sentence(Objective.model_validate(row)))
     return readable
 
 
@@ -155,7 +155,7 @@ def _check_model(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
-    checks.warnings += promises.below_floor(facts, document, known)
+    checks.warnings += objective_words.below_floor(facts, document, known)
     least = MINUTES_OF_BOTH if document.after_runner == "vllm" else MINUTES_WITH_VLLM
     if document.baseline_runner == "vllm" and document.constraints.minutes < least:
         checks.warnings.append(f"vLLM's server takes about a minute to start: give the run {least:g} minutes.")
@@ -199,23 +199,23 @@ def _tell_prediction(
     """
     gpu_class = checks.gpu_class
     prediction = predict_run(document, facts, gpu_class, known.ceilings)
-    times = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
-    promise, best = next(((promise, quickest) for promise, quickest in times if quickest), (None, None))
-    if promise is None or best is None:
+    times = ((objective, fastest(prediction.plans, objective)) for objective in document.objectives)
+    objective, best = next(((objective, quickest) for objective, quickest in times if quickest), (None, None))
+    if objective is None or best is None:
         checks.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
     several = "" if plan.tensor_parallel_size == 1 else f" on {plan.tensor_parallel_size} GPUs"
     sentence = (
-        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
-        f"{plain(value)} ms with {plan.runner} in {plan.weights}{several}"
+        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {objective.title} "
+        f"is {plain(value)} ms with {plan.runner} in {plan.weights}{several}"
     )
-    if promise.limit is None:
+    if objective.limit is None:
         checks.facts.append(f"{sentence}.")
         return
-    misses = value > promise.limit and promise.percentile >= MEDIAN
-    sentence += f"; promised are at most {plain(promise.limit)} ms"
+    misses = value > objective.limit and objective.percentile >= MEDIAN
+    sentence += f"; promised are at most {plain(objective.limit)} ms"
     if misses:
-        checks.warnings.append(f"{sentence}{more_gpus(promise, document, facts, gpu_class, known)}.")
+        checks.warnings.append(f"{sentence}{more_gpus(objective, document, facts, gpu_class, known)}.")
     else:
         checks.facts.append(f"{sentence}.")

@@ -15,7 +15,7 @@ from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS
 from workers.documents.workload import Workload
-from workers.prediction import promises
+from workers.prediction import feasibility
 from workers.prediction.predict import MEDIAN
 
 FASTER_ON_CPU = 1.1
@@ -72,9 +72,9 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     )
 
 
-def known(organisation: Any, workload: Workload) -> promises.AvailableGpus:
+def known(organisation: Any, workload: Workload) -> feasibility.AvailableGpus:
     """What is known where an organisation's run of the workload may go."""
-    return promises.AvailableGpus(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
+    return feasibility.AvailableGpus(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
 
 
 def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[str, Ceilings]) -> str:
@@ -89,23 +89,23 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     chosen = next((name for name in fits if name in live), fits[0])
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
-    predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name, ceilings)]
+    predicted = [name for name in possible if not feasibility.predicted_miss(workload, manifest, name, ceilings)]
     there = [name for name in (*predicted, *possible) if name in live]
     return next(iter([*there, *predicted, *possible]), chosen)
 
 
-def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: feasibility.AvailableGpus) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
     refusals = (
-        promises.impossible(objective, workload, manifest, gpu_class, known) for objective in workload.objectives
+        feasibility.impossible(objective, workload, manifest, gpu_class, known) for objective in workload.objectives
     )
     return next(filter(None, refusals), "")
 
 
-def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
+def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: feasibility.AvailableGpus) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
     there = [name for name in workload.constraints.gpu_classes if name in known.live]
-    return promises.why_several(workload, manifest, gpu_class, there, known)
+    return feasibility.why_several(workload, manifest, gpu_class, there, known)
 
 
 def missed_by_fewer(
@@ -116,7 +116,7 @@ def missed_by_fewer(
     """
     allowed = workload.constraints.gpu_classes
     fewer = [name for name in allowed if gpus_of(name) < gpus_of(gpu_class) and _possible(workload, manifest, name)]
-    return [sentence for name in fewer if (sentence := promises.predicted_miss(workload, manifest, name, ceilings))]
+    return [sentence for name in fewer if (sentence := feasibility.predicted_miss(workload, manifest, name, ceilings))]
 
 
 def suited(workload: Workload, manifest: ModelManifest) -> Workload:
@@ -134,7 +134,7 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
     only_cpus = alive() == {"cpu"}
     objectives = []
     for objective in workload.objectives:
-        floors = [promises.floor_ms(objective, workload, manifest, name) for name in gpus]
+        floors = [feasibility.floor_ms(objective, workload, manifest, name) for name in gpus]
         if objective.limit and objective.unit == "ms" and floors and min(floors) > objective.limit:
             objective = objective.model_copy(update={"limit": float(f"{1.5 * min(floors):.2g}")})
         if objective.limit and objective.unit == "ms" and only_cpus:
@@ -151,6 +151,6 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
     return not any(
-        promises.impossible(objective, workload, manifest, gpu_class, promises.AvailableGpus())
+        feasibility.impossible(objective, workload, manifest, gpu_class, feasibility.AvailableGpus())
         for objective in workload.objectives
     )

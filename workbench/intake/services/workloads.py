@@ -26,7 +26,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.prediction import memory
-from workers.prediction.promises import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, impossible
+from workers.prediction.feasibility import COMPILED_ON_ONE, VLLM_GENERATES, AvailableGpus, impossible
 from workers.wording.serving import outside_vllm
 
 GIB = 2**30

@@ -36,7 +36,7 @@ for write in (
     text.of_floor,
     text.scaled,
     text.times,
-    text.promised,
+    text.objective_limit,
 ):
     register.filter(write.__name__, _figure(write))
 

@@ -13,7 +13,15 @@ from django.views.decorators.http import require_safe
 from django_htmx.http import replace_url
 
 from workbench.results import page_context
-from workbench.results.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time, promise_or_not
+from workbench.results.fleet import (
+    FleetAnswer,
+    FleetForm,
+    answer,
+    counted_by,
+    demanded,
+    one_at_a_time,
+    same_load_sentence,
+)
 from workbench.runs import services
 from workbench.runs.models import Run
 from workbench.runs.views.runs import get_run, lacking
@@ -46,7 +54,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     anywhere = bool(workload and manifest and loads.of_results(known, workload, manifest))
     why = ""
     if workload and manifest and both and not (economics and economics.before and economics.after):
-        why = promise_or_not(economics, both.before.load)
+        why = same_load_sentence(economics, both.before.load)
         economics = run_economics.served_loads(workload, manifest, (both.before, both.after))
     if economics is None:
         loaded = known.load is not None
@@ -80,7 +88,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "stages": rendered.stages,
         "servable": rendered.servable,
         "fleet": rendered.fleet,
-        "other_promise": rendered.other_promise,
+        "other_limit": rendered.other_limit,
         "void": rendered.void,
         "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
@@ -95,7 +103,7 @@ class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents.
 
     `summary` is its first screen and `html` the rest. `stages` have known results, `servable` says whether the plan is
-    recommended and can be served, `fleet` whether what users cost follows, `other_promise` which limit would hold, and
+    recommended and can be served, `fleet` whether what users cost follows, `other_limit` which limit would hold, and
     `void` whether other programs disturbed what was measured.
     `unreadable` is a sentence about the first document that cannot be read, or "".
     """
@@ -105,7 +113,7 @@ class RenderedResult(NamedTuple):
     stages: list[str]
     servable: bool
     fleet: bool
-    other_promise: str
+    other_limit: str
     void: bool
     unreadable: str = ""
 
@@ -140,7 +148,7 @@ def _body(run: Run) -> RenderedResult:
         stages=[stage for stage in STAGES if getattr(known, stage) is not None],
         servable=serving is not None and not serving.refusal and known.verify is not None and known.verify.recommended,
         fleet=context["units"] is not None and not one_at_a_time(context["units"]),
-        other_promise=context["other_promise"],
+        other_limit=context["other_limit"],
         void=context["void"],
         unreadable=unreadable or unreadable_model or unreadable_result,
     )

@@ -26,7 +26,7 @@ LONGEST_REQUEST = 60.0
 class EndpointLoadSearch:
     """The search at one endpoint, with the workload's traffic.
 
-    `promised` are the objectives to keep, `usd` is the price of the customer's server per hour, if it is known, and
+    `objectives` are the objectives to keep, `usd` is the price of the customer's server per hour, if it is known, and
     `recordings` is the folder of the recorded traffic.
     """
 
@@ -34,14 +34,14 @@ class EndpointLoadSearch:
         self,
         client: EndpointClient,
         document: StageInput,
-        promised: list[Objective],
+        objectives: list[Objective],
         usd: float | None,
         recordings: Path,
     ) -> None:
         traffic = document.workload.traffic
         longest = min(traffic.time_out_s, LONGEST_REQUEST)
         self._traffic = traffic.model_copy(update={"batch": 1, "time_out_s": longest})
-        self._client, self._promised, self._usd = client, promised, usd
+        self._client, self._objectives, self._usd = client, objectives, usd
         self._recordings, self._recording = recordings, document.recording
         self._done = 0
 
@@ -60,7 +60,7 @@ class EndpointLoadSearch:
 
         def test_of(target: LoadTarget) -> LoadTest:
             limits = LoadDuration(seconds, WARM_UP * seconds)
-            test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
+            test = LoadTest(target, self._traffic, self._objectives, limits, self._recordings, self._usd)
             return self._grid.test(test, index, self._search.confidence)
 
         test, sent = self._client.put(test_of)

@@ -80,10 +80,10 @@ class EndpointSession:
             self.measure("after verify")
             result["endpoint"] = self.result(result.get("after")).model_dump(mode="json")
             return
-        promised = judged_objectives(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
-        if not promised:
+        objectives = judged_objectives(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
+        if not objectives:
             return
-        curve = self.under_load(promised)
+        curve = self.under_load(objectives)
         result["endpoint"] = curve.model_dump(mode="json") if curve else None
         if not curve and isinstance(result.get("notes"), list):
             result["notes"].append(f"The endpoint was not measured under load. {self._failure}")
@@ -111,12 +111,12 @@ class EndpointSession:
             failed = next((exchange.sentence for exchange in sent.exchanges if exchange.error), "")
             self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
 
-    def under_load(self, promised: list[Objective]) -> LoadCurve | None:
+    def under_load(self, objectives: list[Objective]) -> LoadCurve | None:
         """Latency and throughput over rising load; None if the endpoint fails. Raises MeasurementStopped."""
         workload = self._document.workload
         if self._failure or workload.load is None:
             return None
-        search = EndpointLoadSearch(self._client, self._document, promised, self._usd, self._recordings)
+        search = EndpointLoadSearch(self._client, self._document, objectives, self._usd, self._recordings)
         try:
             limit = search.measure(workload.load.most_users, self.load_seconds)
         except FAILURES as error:
@@ -153,9 +153,9 @@ class EndpointSession:
     def _test_of(self, target: LoadTarget) -> LoadTest:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
-        promised = judged_objectives(workload.objectives, self._endpoint, self._usd)
+        objectives = judged_objectives(workload.objectives, self._endpoint, self._usd)
         shown = tuple(metric_key(objective) for objective in workload.objectives if objective.metric not in OF_WINDOWS)
-        return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
+        return LoadTest(target, traffic, objectives, limits, usd_per_hour=self._usd, shown=shown)
 
     def _summary(self, when: str, at: str, sent: LoadTrace) -> EndpointRound:
         load, first = LoadSummary(sent), self._document.workload.objectives[0]

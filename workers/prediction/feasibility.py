@@ -129,10 +129,10 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
 
 
 def _fastest_ms(
-    promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
+    objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
 ) -> float | None:
     """The least median that is predicted of what the promise is about; None where none is."""
-    best = fastest(predict_run(sla, model, gpu_class, ceilings).plans, promise)
+    best = fastest(predict_run(sla, model, gpu_class, ceilings).plans, objective)
     return best[0] if best else None
 
 

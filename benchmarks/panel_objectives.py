@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Promise:
+class PanelObjective:
     """What is promised of a model on a GPU, with its figures in ms; without any, to be no slower than today."""
 
     predicted: float | None
@@ -67,7 +67,7 @@ def entry(name: str, trained: Path | None) -> Entry:
         raise ValueError(f"{folder}/config.json is missing; the models are {there}") from None
 
 
-def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> Promise:
+def choose_objective(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> PanelObjective:
     """The promise on a GPU of the class. `earlier` are rows of panels that no folder holds yet."""
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
     prediction = predict_run(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
@@ -77,7 +77,7 @@ def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -
     name = SAME_SHAPE.get(of.name, of.name)
     rows = [row for row in known if (SAME_SHAPE.get(row["model"], row["model"]), row["gpu"]) == (name, gpu_class)]
     best: dict[str, Any] = min(rows, key=lambda row: float(row["ms"]), default={})
-    return Promise(likely[0] if likely else None, best.get("ms"), best.get("source", ""))
+    return PanelObjective(likely[0] if likely else None, best.get("ms"), best.get("source", ""))
 
 
 def _measured() -> Iterator[dict[str, Any]]:

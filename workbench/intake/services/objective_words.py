@@ -3,11 +3,11 @@
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.prediction.promises import AvailableGpus, impossible
+from workers.prediction.feasibility import AvailableGpus, impossible
 from workers.wording.text import capitalised, plain, quantity
 
 
-def words(objective: Objective) -> str:
+def sentence(objective: Objective) -> str:
     """The promise as a sentence: `In 95 % of requests the first 64 tokens come within 100 ms.`"""
     if objective.limit is None:
         more = "as much as" if objective.direction == "at_least" else "faster than"

@@ -18,7 +18,7 @@ def sentence(results: Results, workload: Workload | None, model: ModelManifest |
     verify = results.verify
     outcomes = verify.outcomes if verify else []
     open_outcome = next((outcome for outcome in outcomes if outcome.verdict != "met"), None)
-    limit = _kept(results, open_outcome) if open_outcome else None
+    limit = _met_limit(results, open_outcome) if open_outcome else None
     if open_outcome is None or limit is None:
         return ""
     objective = open_outcome.objective
@@ -30,7 +30,7 @@ def sentence(results: Results, workload: Workload | None, model: ModelManifest |
     )
 
 
-def _kept(results: Results, outcome: ObjectiveOutcome) -> float | None:
+def _met_limit(results: Results, outcome: ObjectiveOutcome) -> float | None:
     """The lowest of the measured values that would be met as a limit, with two digits, rounded up.
 
     None for rates, for metrics with several samples a request, and where requests that follow each other are alike.

@@ -14,7 +14,7 @@ from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.prediction.promises import AvailableGpus, impossible, why_several
+from workers.prediction.feasibility import AvailableGpus, impossible, why_several
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "decode.json"
 
