@@ -4,7 +4,7 @@ from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, lay
 from workers.documents.measurement import Distribution, MetricKey, find_metric, metric_key
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
-from workers.wording.text import number, today
+from workers.wording.text import before_label, number
 
 DRAWN_POINTS = 2000
 FAR = 4
@@ -28,7 +28,7 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
     verify = results.verify
     sides = [(verify.compared_with.capitalize(), BEFORE, verify.before), ("After", AFTER, verify.after)]
     if not verify.recommended:
-        sides = [(today(verify.compared_with).capitalize(), BEFORE, verify.before)]
+        sides = [(before_label(verify.compared_with).capitalize(), BEFORE, verify.before)]
     return [
         (name, colour, distribution)
         for name, colour, side in sides

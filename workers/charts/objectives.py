@@ -2,7 +2,7 @@
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line
 from workers.documents.stages import ObjectiveOutcome, Results
-from workers.wording.text import objective_limit, quantity, today
+from workers.wording.text import before_label, objective_limit, quantity
 
 
 def _outcomes(results: Results) -> list[ObjectiveOutcome]:
@@ -18,7 +18,7 @@ def figure(results: Results) -> Figure | None:
     verify = results.verify
     sides = [("After", AFTER, "after"), (verify.compared_with.capitalize(), BEFORE, "before")]
     if not verify.recommended:
-        sides = [(today(verify.compared_with).capitalize(), BEFORE, "before")]
+        sides = [(before_label(verify.compared_with).capitalize(), BEFORE, "before")]
     for name, colour, key in sides:
         values = [(getattr(outcome, key), outcome) for outcome in reversed(outcomes)]
         traces.append(

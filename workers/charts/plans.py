@@ -74,25 +74,25 @@ def why(results: Results) -> str:
         return "It is the baseline, and no change is recommended."
     if results.compose and results.compose.choice and _runs(results.compose.plan) == _runs(best.plan):
         return results.compose.choice
-    today = next(trial for trial in results.compose.trials if trial.primary) if results.compose else best
+    baseline = next(trial for trial in results.compose.trials if trial.primary) if results.compose else best
     gain = results.verify.speedup if results.verify else None
-    if gain is not None and not _agree(best, today, gain):
+    if gain is not None and not _agree(best, baseline, gain):
         return f"Beside the baseline it is {times(gain.ratio.value, best.unit)} in the median, as verified."
-    if best is today:
+    if best is baseline:
         nearest = f"{_measured(best)} against {_measured(timed[0])} with {timed[0].label}"
         return f"It is the baseline, and nothing was faster by more than the noise: {nearest} in a quick comparison."
     alternatives = {f"the next, {timed[0].label}": timed[0]}
-    if today is not timed[0]:
-        alternatives[f"{today.label}, the baseline"] = today
+    if baseline is not timed[0]:
+        alternatives[f"{baseline.label}, the baseline"] = baseline
     against = ", and ".join(
         f"{_times(best, alternative)} {name} ({_measured(alternative)})" for name, alternative in alternatives.items()
     )
     return f"{_measured(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 
-def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
+def _agree(best: PlanTrial, baseline: PlanTrial, gain: Speedup) -> bool:
     """Whether the quick comparison gave about the ratio that verify measured."""
-    pair = (_primary(today).value, _primary(best).value)
+    pair = (_primary(baseline).value, _primary(best).value)
     quick = pair[1] / pair[0] if best.unit.endswith("/s") else pair[0] / pair[1]
     return 1 / AGREEING <= quick / gain.ratio.value <= AGREEING
 

@@ -21,7 +21,7 @@ UNLIKE = 0.25
 def unlike_before(results: Results, workload: Workload | None) -> str:
     """A sentence where the profile's request took another time than verify's before; of the eager runner alone."""
     verify, profile = results.verify, results.profile
-    if verify is None or profile is None or workload is None or workload.present_runner != "eager":
+    if verify is None or profile is None or workload is None or workload.baseline_plan_runner != "eager":
         return ""
     return _unlike(profile.request_ms, verify.before, workload)
 

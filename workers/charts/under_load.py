@@ -45,8 +45,8 @@ def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
     if results.load is None:
         return []
     load = results.load
-    today = "Today" if results.verify is not None and not results.verify.recommended else "Before"
-    curves = ((today, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
+    label_before = "Today" if results.verify is not None and not results.verify.recommended else "Before"
+    curves = ((label_before, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
     return [(name, colour, curve) for name, colour, curve in curves if curve is not None and curve.limit.loads]
 
 

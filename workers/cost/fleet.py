@@ -133,10 +133,10 @@ def stated_fleet(
     fleets = {name: fleet(demand, side) for name, side in holding.items()}
     carried = stated.words
     if "before" in holding and before == after:
-        today = fleets["before"]
+        of_before = fleets["before"]
         sentence = (
-            f"To carry {carried} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
-            f"of each kept free: {_usd(today.month.value)} a month."
+            f"To carry {carried} it takes {_count(of_before.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
+            f"of each kept free: {_usd(of_before.month.value)} a month."
         )
     elif len(holding) == len(sides):
         sentence = f"To carry {carried} it takes {compare(demand, holding['before'], holding['after']).sentence}"

@@ -44,13 +44,13 @@ def _of_run(gpu_class: str, results: Results, first: Objective, book: PriceBook)
     if results.compose is None or results.compose.environment.telemetry.void:
         return []
     verify = results.verify if results.verify and not results.verify.environment.telemetry.void else None
-    today = next((trial.label for trial in results.compose.trials if trial.primary), "")
+    baseline = next((trial.label for trial in results.compose.trials if trial.primary), "")
     of_run = []
     for trial in plans.rank_trials(results):
         if trial.gate != "pass" or trial.primary is None:
             continue
         ms, rate, keeps = trial.primary.value, trial.tokens_per_second, trial.keeps
-        group = "today" if trial.label == today else "plan"
+        group = "today" if trial.label == baseline else "plan"
         if verify is not None and group == "today":
             ms, rate = _median(verify.before, first) or ms, verify.tokens_per_second_before or rate
             keeps = overall([outcome.verdict_before for outcome in verify.outcomes])

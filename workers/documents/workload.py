@@ -231,7 +231,7 @@ class Sla(Document):
     )
 
     @property
-    def present_runner(self) -> Literal["eager", "compiled"]:
+    def baseline_plan_runner(self) -> Literal["eager", "compiled"]:
         """The runner of today's plan. vLLM is no plan's runner: without load, eager stands for what runs today."""
         return "eager" if self.baseline_runner == "vllm" else self.baseline_runner
 

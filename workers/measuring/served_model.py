@@ -68,7 +68,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, **siz
         context.starts_and_loads += time.monotonic() - started
 
 
-def load_today(document: StageInput, context: Context, placement: Placement | None = None) -> Any:
+def load_baseline(document: StageInput, context: Context, placement: Placement | None = None) -> Any:
     """The model as it runs today, in the serving precision: transformers', over as many GPUs as hold it. On several it
     is placed as baseline found it faster, or by `placement`.
     """
@@ -83,14 +83,14 @@ def load_today(document: StageInput, context: Context, placement: Placement | No
 
 
 def load_once(document: StageInput, context: Context, placement: Placement | None = None) -> Any:
-    """The model of `load_today`, loaded once for all stages that share a process.
+    """The model of `load_baseline`, loaded once for all stages that share a process.
 
     A later stage gets the same object, so it must stay as it is: a plan that changes weights or modules gets a model of
     its own (`planned_runner`). The seconds that loading took are in `context.shared["loading_seconds"]`.
     """
     if "model" not in context.shared:
         started = time.monotonic()
-        context.shared["model"] = load_today(document, context, placement)
+        context.shared["model"] = load_baseline(document, context, placement)
         context.shared["loading_seconds"] = time.monotonic() - started
     return context.shared["model"]
 
@@ -102,29 +102,29 @@ def release(context: Context) -> None:
     runners.free()
 
 
-def planned_runner(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
-    """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
+def planned_runner(document: StageInput, context: Context, plan: Plan, model: Any = None) -> Runner:
+    """The plan's runner over a model of its own; a megakernel's over the model that runs `model`, which it does not
     change, where both are in one precision and over as many GPUs. Every runner of a sharded model shares its shards,
     but one that would round them. Raises StageError as `load`.
     """
     shards = document.tensor_parallel_size
     if shards > 1:
-        if plan.runner == document.workload.present_runner == "eager":
-            return runners.runner(plan.runner, today if today is not None else load_today(document, context))
+        if plan.runner == document.workload.baseline_plan_runner == "eager":
+            return runners.runner(plan.runner, model if model is not None else load_baseline(document, context))
         if plan.options.get("weights", plan.dtype) == plan.dtype == dtype_of(document) and plan.shards == shards:
-            return runners.apply(_shards(document, context, today), plan)
+            return runners.apply(_shards(document, context, model), plan)
         context.shared.pop("shards", None)
         runners.free()
-    elif today is not None and plan.runner == "megakernel" and (plan.dtype, plan.shards) == (dtype_of(document), 1):
-        return runners.apply(today, plan)
+    elif model is not None and plan.runner == "megakernel" and (plan.dtype, plan.shards) == (dtype_of(document), 1):
+        return runners.apply(model, plan)
     return runners.apply(load(document, context, plan.dtype, **plan.sizes), plan)
 
 
-def _shards(document: StageInput, context: Context, today: Any) -> Any:
-    """The model's shards: those of what runs `today`, else loaded once for the stages of a process."""
-    if hasattr(today, "sharded"):
-        return today.sharded
-    if today is None:
+def _shards(document: StageInput, context: Context, model: Any) -> Any:
+    """The model's shards: those of what runs `model`, else loaded once for the stages of a process."""
+    if hasattr(model, "sharded"):
+        return model.sharded
+    if model is None:
         return load(document, context, tensor_parallel_size=document.tensor_parallel_size)
     if "shards" not in context.shared:
         context.shared["shards"] = load(document, context, tensor_parallel_size=document.tensor_parallel_size)

@@ -51,18 +51,18 @@ def feasible_trials(trials: Sequence[PlanTrial], objectives: Sequence[Objective]
     passed = [trial for trial in trials if trial.gate == "pass" and trial.primary and trial.tokens_per_second]
     if not passed or any(objective.limit is None for objective in objectives[1:]):
         return []
-    today, first = trials[0], objectives[0]
-    return [trial for trial in passed if trial.keeps == "met" and _keeps_relative(trial, today, first)]
+    baseline, first = trials[0], objectives[0]
+    return [trial for trial in passed if trial.keeps == "met" and _keeps_relative(trial, baseline, first)]
 
 
-def _keeps_relative(trial: PlanTrial, today: PlanTrial, first: Objective) -> bool:
+def _keeps_relative(trial: PlanTrial, baseline: PlanTrial, first: Objective) -> bool:
     if first.at_least_faster is None:
         return True
-    if trial.primary is None or today.primary is None:
+    if trial.primary is None or baseline.primary is None:
         return False
     if first.direction == "at_least":
-        return trial.primary.low >= first.at_least_faster * today.primary.high
-    return trial.primary.high * first.at_least_faster <= today.primary.low
+        return trial.primary.low >= first.at_least_faster * baseline.primary.high
+    return trial.primary.high * first.at_least_faster <= baseline.primary.low
 
 
 def cost_of(trial: PlanTrial) -> float:

@@ -42,7 +42,7 @@ class PlanMeasurement:
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
     "" where they do not apply: `no_profile` says why the plan has no profile, `failure` which process or turn failed,
     `refusal` why the plan's requests are not valid, `choice` why what runs today is verified, and `passed_over` why
-    another confirmed plan is the result. `today` is what sentences call the present deployment (`today_words`).
+    another confirmed plan is the result. `baseline_name` is what sentences call the baseline (`baseline_words`).
     """
 
     label: str
@@ -63,7 +63,7 @@ class PlanMeasurement:
     failure: str = ""
     choice: str = ""
     passed_over: str = ""
-    today: str = "what runs today"
+    baseline_name: str = "what runs today"
 
     @classmethod
     def of(
@@ -75,7 +75,7 @@ class PlanMeasurement:
         return cls(
             label=label, plan=plan, changed=is_change(plan, document), environment=environment, processes=processes,
             outcomes=outcomes_of(objectives, *facts), speedup=speedup(objectives[0], *facts),
-            today=today_words(document.workload), **kwargs,
+            baseline_name=baseline_words(document.workload), **kwargs,
         )  # fmt: skip
 
     @property
@@ -135,18 +135,18 @@ class PlanMeasurement:
         is missed today, or is faster and misses no SLA that is met today.
         """
         if not self.changed:
-            return self.choice or f"Nothing that was tried is faster than {self.today}."
+            return self.choice or f"Nothing that was tried is faster than {self.baseline_name}."
         if self.void:
             return self.void
         if self.refusal:
             return f"The plan is refused. {self.refusal}"
         if self.quality is not None and not self.quality.acceptable:
             return self.quality.sentence
-        today = overall([outcome.verdict_before for outcome in self.outcomes])
+        before = overall([outcome.verdict_before for outcome in self.outcomes])
         after = overall([outcome.verdict for outcome in self.outcomes])
-        if (today, after) == ("met", "missed"):
-            return f"It misses the SLA, which is met with {self.today}."
-        if (today, after) == ("missed", "met"):
+        if (before, after) == ("met", "missed"):
+            return f"It misses the SLA, which is met with {self.baseline_name}."
+        if (before, after) == ("missed", "met"):
             return self.passed_over
         return self._not_faster() or self.passed_over
 
@@ -159,7 +159,7 @@ class PlanMeasurement:
         if not self.speedup.difference:
             return f"The change of the median {objective.title} is no difference: repeats vary as much."
         if ratio.value < 1:
-            return f"The median {objective.title} is {times(ratio.value, objective.unit)} than {self.today}."
+            return f"The median {objective.title} is {times(ratio.value, objective.unit)} than {self.baseline_name}."
         return ""
 
     def check(self) -> PlanCheck:
@@ -172,24 +172,24 @@ class PlanMeasurement:
         )
 
 
-def present_plan(document: StageInput) -> Plan:
+def baseline_plan(document: StageInput) -> Plan:
     return Plan(
         model_digest=document.model.digest,
         gpu=document.gpu,
         tensor_parallel_size=document.tensor_parallel_size,  # type: ignore[arg-type]
         placement=document.placement,
-        runner=document.workload.present_runner,
+        runner=document.workload.baseline_plan_runner,
         dtype=dtype_of(document),  # type: ignore[arg-type]
     )
 
 
 def sizes_of(document: StageInput, plan: Plan | None = None) -> Sizes:
     """The numbers of GPUs that what runs today and the plan run on; without one both sides are today's."""
-    today = document.tensor_parallel_size
-    return today, plan.tensor_parallel_size if plan else today
+    size = document.tensor_parallel_size
+    return size, plan.tensor_parallel_size if plan else size
 
 
-def today_words(workload: Workload) -> str:
+def baseline_words(workload: Workload) -> str:
     """What sentences call the side that plans are compared with."""
     return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
@@ -257,18 +257,21 @@ def is_decided(
 
 
 def unchanged(
-    last: PlanMeasurement, document: StageInput, usd_per_hour: float | None, today: list[Alternation] | None = None
+    last: PlanMeasurement,
+    document: StageInput,
+    usd_per_hour: float | None,
+    pairs: list[Alternation] | None = None,
 ) -> PlanMeasurement:
-    """What runs today as the result, by its requests `today` of each process on both sides, else by those of `last`."""
-    today = today or [Alternation(process.before, process.before, process.turn) for process in last.processes]
+    """The baseline as the result, by its requests in each process on both sides: `pairs`, else those of `last`."""
+    pairs = pairs or [Alternation(process.before, process.before, process.turn) for process in last.processes]
     return replace(
         last,
-        plan=present_plan(document),
+        plan=baseline_plan(document),
         changed=False,
         profile=None,
         no_profile="",
-        processes=today,
-        outcomes=outcomes_of(document.workload.objectives, today, usd_per_hour, sizes_of(document)),
+        processes=pairs,
+        outcomes=outcomes_of(document.workload.objectives, pairs, usd_per_hour, sizes_of(document)),
         quality=None if last.changed else last.quality,
         served_ids=None if last.changed else last.served_ids,
     )
@@ -323,8 +326,8 @@ def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
 
 
 def is_change(plan: Plan, document: StageInput) -> bool:
-    today = present_plan(document)
-    return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (today.runner, today.dtype)
+    baseline = baseline_plan(document)
+    return bool(plan.ops or plan.options) or (plan.runner, plan.dtype) != (baseline.runner, baseline.dtype)
 
 
 def plans_to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
@@ -341,19 +344,19 @@ def plans_to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Pla
     others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
     ended = {left_out.key for left_out in document.left_out}
     plans = [named for named in [(label, composed), *others][:MAX_PLANS] if named[0] not in ended]
-    return plans or [(document.workload.present_runner, present_plan(document))]
+    return plans or [(document.workload.baseline_plan_runner, baseline_plan(document))]
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:
     """The trials that passed, were not chosen and are better than today's, best first."""
     lower = document.workload.objectives[0].direction != "at_least"
     passed = [trial for trial in trials if trial.gate == "pass" and trial.primary is not None]
-    today = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
+    baseline = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
     alternatives = [
         trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)
     ]
-    if today is not None:
-        alternatives = [trial for trial in alternatives if ranking.better(trial, today, lower)]
+    if baseline is not None:
+        alternatives = [trial for trial in alternatives if ranking.better(trial, baseline, lower)]
     alternatives.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
         feasible = choosing.feasible_trials(trials, document.workload.objectives)

@@ -8,7 +8,7 @@ from workers.documents.measurement import ServedIds
 from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
-from workers.measuring.served_model import load_today, planned_runner, prepared, watch_device
+from workers.measuring.served_model import load_baseline, planned_runner, prepared, watch_device
 from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served
 
@@ -31,12 +31,12 @@ def measure(request: VerifyTask, context: Context) -> Result:
     """Loads and warms up both sides, serves them alternately when its turn has come, and judges the plan's ids."""
     document, plan = request.document, request.plan
     context.starts_and_loads = time.monotonic() - request.started_at
-    model = load_today(document, context)
+    model = load_baseline(document, context)
     with (
-        prepared(runners.runner(document.workload.present_runner, model), document) as today,
+        prepared(runners.runner(document.workload.baseline_plan_runner, model), document) as before,
         prepared(planned_runner(document, context, plan, model), document) as after,
     ):
-        sides = [warm_clients(document, runner, request.seed, context.shared) for runner in (today, after)]
+        sides = [warm_clients(document, runner, request.seed, context.shared) for runner in (before, after)]
         ready_seconds = time.monotonic() - request.started_at
         fresh_processes.wait_for_turn()
         with watch_device(document) as environment:

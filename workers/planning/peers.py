@@ -13,7 +13,7 @@ from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import prepared
 from workers.planning.build_times import BuildTimes
-from workers.planning.confirmation import present_plan
+from workers.planning.confirmation import baseline_plan
 from workers.planning.served_checks import judged_ids, precisions_of
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, time_rounds
 
@@ -63,7 +63,7 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
         BuildTimes(document).note(LABEL, start_seconds)
         clients = time_rounds(runner, document, seconds)
         settings = dict(runner.settings)
-    kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))
+    kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(baseline_plan(document))
     found_ids = judge_ids(runners.runner("eager", model), runner, precisions, kept)
     judged = None if found_ids is None else judged_ids(found_ids, len(kept))
     honest = judged is None or judged.acceptable

@@ -16,11 +16,11 @@ CUDA_GRAPHS = "cuda_graphs"
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
     """The numbers of GPUs that the variant is tried on: the fewest that hold the model, then more of the worker's."""
-    today = document.tensor_parallel_size
-    if variant.name == CUDA_GRAPHS and today > 1:
-        return [today]
+    fewest = document.tensor_parallel_size
+    if variant.name == CUDA_GRAPHS and fewest > 1:
+        return [fewest]
     most = min(variant.most_gpus, document.gpus)
-    return [count for count in TENSOR_PARALLEL_SIZES if today <= count <= most]
+    return [count for count in TENSOR_PARALLEL_SIZES if fewest <= count <= most]
 
 
 def label(variant: WholeModel, size: int) -> str:

@@ -90,9 +90,9 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
     return f"{sentence} A run with more minutes may measure more." if late else sentence
 
 
-def no_plan(today: PlanTrial, environment: Environment) -> str:
+def no_plan(baseline: PlanTrial, environment: Environment) -> str:
     """Why there is no plan, by what became of today's runner; on a busy machine other programs may be the cause."""
-    sentence, share = f"No plan could be run. {today.label}: {today.reason}", environment.busy_share
+    sentence, share = f"No plan could be run. {baseline.label}: {baseline.reason}", environment.busy_share
     if share is None:
         return sentence
     return (

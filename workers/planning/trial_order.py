@@ -74,11 +74,11 @@ class TrialOrder:
 
     def candidates(self) -> list[CandidatePlan]:
         """Every variant but the present deployment's, on each number of GPUs that it may run on."""
-        today = self._document.workload.present_runner
+        baseline = self._document.workload.baseline_plan_runner
         return [
             self.candidate(variant, size)
             for variant in _whole_models(self._document)
-            if variant.name != today
+            if variant.name != baseline
             for size in several_gpus.counts(variant, self._document)
         ]
 
@@ -287,10 +287,10 @@ def _whole_models(document: StageInput) -> list[WholeModel]:
     Variants that only make tokens are left out for a model that generates none. A kernels plan of lower precision is
     made afterwards, from whatever lossy variants were explored.
     """
-    today, generates = document.workload.present_runner, document.model.kind == "decoder"
+    baseline, generates = document.workload.baseline_plan_runner, document.model.kind == "decoder"
     variants = [
         variant for variant in registry.variants("model") if isinstance(variant, WholeModel) and variant.in_plans
     ]
     variants = [variant for variant in variants if generates or variant.encodes]
     variants = [variant for variant in variants if not (variant.lossy and variant.runner_name == kernels_plan.VARIANT)]
-    return sorted(variants, key=lambda variant: (variant.name != today, variant.build_seconds))
+    return sorted(variants, key=lambda variant: (variant.name != baseline, variant.build_seconds))

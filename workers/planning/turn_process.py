@@ -19,7 +19,7 @@ from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import MIN_PAIRS_OF_SEVERAL, warm_clients
-from workers.measuring.served_model import load_today, planned_runner, prepared, watch_device
+from workers.measuring.served_model import load_baseline, planned_runner, prepared, watch_device
 from workers.planning.measuring_process import Measured, Task, run_task
 from workers.planning.served_checks import judge_served, judged_ids, precisions_of
 from workers.stats.sample_sizes import MIN_REQUESTS, needed_batches
@@ -60,11 +60,11 @@ class TurnResult(Measured):
 
 def measure(task: TurnTask, context: Context) -> TurnResult:
     """Loads one side, warms it up, serves its requests, and judges what can be judged without the other."""
-    document, plan, today = task.document, task.plan, task.side == "before"
+    document, plan, is_before = task.document, task.plan, task.side == "before"
     context = Context(context.model_dir, context.artifacts, seconds=task.seconds_left)
     context.starts_and_loads = time.monotonic() - task.started_at
-    if today:
-        side = runners.runner(document.workload.present_runner, load_today(document, context))
+    if is_before:
+        side = runners.runner(document.workload.baseline_plan_runner, load_baseline(document, context))
     else:
         side = planned_runner(document, context, plan)
     with prepared(side, document) as runner:
@@ -73,7 +73,7 @@ def measure(task: TurnTask, context: Context) -> TurnResult:
         fresh_processes.wait_for_turn()
         with watch_device(document) as environment:
             _serve(clients, task)
-        judge = _today_judges if today else _plan_judges
+        judge = _judge_before if is_before else _judge_after
         return TurnResult(
             environment=environment(),
             starts_and_loads=context.starts_and_loads,
@@ -97,7 +97,7 @@ def _serve(clients: Clients, task: TurnTask) -> None:
             return
 
 
-def _today_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
+def _judge_before(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
     folder = context.artifacts / QUALITY
     no_quality = quality_by_kind.record(task.document, context, runner, folder) if task.records else ""
     eager, precisions = runners.runner("eager", runner.model), precisions_of(task.plan)
@@ -115,7 +115,7 @@ def _today_judges(task: TurnTask, context: Context, runner: Runner, clients: Cli
     return {"served_ids": served_ids, "refusal": refusal, "no_quality": no_quality}
 
 
-def _plan_judges(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
+def _judge_after(task: TurnTask, context: Context, runner: Runner, clients: Clients) -> dict[str, object]:
     sample = [(batch.prompt.cpu(), batch.tokens, batch.row, batch.output) for batch in clients.sample(KEPT_BATCHES)]
     ids, refusal = judge_served(runner, runner, task.plan, task.document, clients)
     gaps = ids and (ids.mean_gap, ids.largest_gap, ids.tokens)

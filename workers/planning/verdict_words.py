@@ -47,7 +47,7 @@ def no_change_sentence(
     values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
     if attempts[-1].no_quality:
         reasons.append(f"Quality could not be measured: {attempts[-1].no_quality}.")
-    sla = f"With {attempts[-1].today} the SLA is {in_a_sentence(verdict)}."
+    sla = f"With {attempts[-1].baseline_name} the SLA is {in_a_sentence(verdict)}."
     return f"{sla} {values} No change is recommended. {' '.join(reasons)}"
 
 
@@ -70,11 +70,11 @@ def busy_words(busy: float | None, verdict: Verdict) -> str:
     )
 
 
-def turns_words(turns: int, todays: int) -> str:
+def turns_words(turns: int, turns_before: int) -> str:
     """That a plan and what runs today were measured in so many turns, as a sentence; "" for none."""
     if not turns:
         return ""
-    more = f"; what runs today took {todays - turns} more" if todays > turns else ""
+    more = f"; what runs today took {turns_before - turns} more" if turns_before > turns else ""
     return f"Before and after do not fit into memory beside each other, so they took turns, {turns} of each{more}."
 
 

@@ -33,10 +33,10 @@ from workers.measuring.served_model import NoRoom, dtype_of, load_once, planned_
 from workers.planning import summaries
 from workers.planning.confirmation import (
     PlanMeasurement,
+    baseline_plan,
     gives_way,
     is_change,
     plans_to_verify,
-    present_plan,
     sizes_of,
     unchanged,
     with_result_last,
@@ -72,10 +72,10 @@ class Verification:
         document, context = self.document, self.context
         self.model: PreTrainedModel = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
-        today = runners.runner(document.workload.present_runner, self.model)
+        baseline = runners.runner(document.workload.baseline_plan_runner, self.model)
         self._stack = ExitStack()
-        self.runner: Runner = self._stack.enter_context(prepared(today, document))
-        self.today = Clients(self.runner, document.workload.traffic, secrets.randbits(32))
+        self.runner: Runner = self._stack.enter_context(prepared(baseline, document))
+        self.before = Clients(self.runner, document.workload.traffic, secrets.randbits(32))
         self._loading_seconds = time.monotonic() - started
         self._journal = Journal(document, context)
         self._is_loaded = True
@@ -100,8 +100,8 @@ class Verification:
             except _TimeShort as short:
                 left_out[label] = short.seconds
         if not attempts:
-            today = self._attempt(self.document.workload.present_runner, present_plan(self.document))
-            attempts.append(replace(today, choice=NO_OTHER))
+            baseline = self._attempt(self.document.workload.baseline_plan_runner, baseline_plan(self.document))
+            attempts.append(replace(baseline, choice=NO_OTHER))
         return with_result_last(attempts), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
@@ -113,7 +113,7 @@ class Verification:
             return self._attempt(label, plan)
         if self._is_loaded and copy_fits(plan, self.document, self.model):
             with suppress(NoRoom, torch.OutOfMemoryError):
-                return self._beside_today(label, plan)
+                return self._interleaved(label, plan)
         return self._in_turns(label, plan)
 
     def _in_turns(self, label: str, plan: Plan) -> PlanMeasurement:
@@ -140,11 +140,11 @@ class Verification:
         """Gives up the model and its memory."""
         if self._is_loaded:
             self._stack.close()
-            del self.model, self.runner, self.today
+            del self.model, self.runner, self.before
             release(self.context)
         self._is_loaded = False
 
-    def _beside_today(self, label: str, plan: Plan) -> PlanMeasurement:
+    def _interleaved(self, label: str, plan: Plan) -> PlanMeasurement:
         trials = self.document.results.compose.trials if self.document.results.compose else []
         built = max((trial.build_seconds or 0.0 for trial in trials if trial.label == label), default=0.0)
 
@@ -175,7 +175,7 @@ class Verification:
                 context.report_progress(0.7, "holding the served ids against the model's logits")
                 served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
             attempt = PlanMeasurement.of(
-                label, plan, document, self.usd, environment, [Alternation(self.today.served, clients.served)],
+                label, plan, document, self.usd, environment, [Alternation(self.before.served, clients.served)],
                 served_ids=served_ids, refusal=refusal, ready_seconds=ready_seconds, choice=_choice(document),
             )  # fmt: skip
             if not attempt.why_not and attempt.kept_for_processes(context, budget.quality_seconds(document.results)):
@@ -204,14 +204,14 @@ class Verification:
         are the same clients where the plan is what runs today.
         """
         seed = secrets.randbits(32)
-        clients = self.today = warm_clients(self.document, self.runner, seed, self.context.shared)
+        clients = self.before = warm_clients(self.document, self.runner, seed, self.context.shared)
         if after is not self.runner:
             clients = warm_clients(self.document, after, seed, self.context.shared)
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = hours_of(self.usd, sizes_of(self.document, plan))
         with watch_device(self.document) as environment:
             start_seconds = self.context.startup_seconds and self.context.startup_seconds + ready_seconds
-            alternate(self.today, clients, self.document.workload, hours, self.context, reserve, start_seconds)
+            alternate(self.before, clients, self.document.workload, hours, self.context, reserve, start_seconds)
         return clients, ready_seconds, environment()
 
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
@@ -220,21 +220,21 @@ class Verification:
         Requests that an earlier process of the stage served do not count here: there are MIN_PAIRS of this one.
         """
         if not self._is_loaded:
-            turns = self._turns(present_plan(self.document))
+            turns = self._turns(baseline_plan(self.document))
             turns.go_on(last)
             failure = " ".join(filter(None, (last.failure, *turns.failures)))
             last = replace(last, environment=turns.environment, failure=failure)
             return unchanged(last, self.document, self.usd, turns.alternations)
-        objectives, served = self.document.workload.objectives, self.today.served
+        objectives, served = self.document.workload.objectives, self.before.served
         usd = hours_of(self.usd, sizes_of(self.document))[0]
         if not served:  # an earlier process of the stage measured every plan
-            self.today.warm_up()
+            self.before.warm_up()
         with watch_device(self.document) as environment:
             while last.changed and not is_enough(objectives, served, usd):
                 enough = MIN_SLOW_PAIRS if self.context.overtime > LATEST_SECONDS else MIN_PAIRS
                 if not self.context.seconds_left and len(served) >= enough:
                     break
-                self.today.serve()
+                self.before.serve()
         both = served if last.changed else last.after
         result = unchanged(last, self.document, self.usd, [Alternation(both, both)])
         if (meanwhile := environment()).telemetry.void:

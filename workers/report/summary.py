@@ -17,7 +17,7 @@ from workers.wording.text import (
     percent,
     plain,
     quantity,
-    when,
+    when_before,
 )
 
 MAX_NAMED = 3
@@ -151,7 +151,7 @@ def words(verify: VerifyResult) -> str:
     brings += f", {others}, in {head}, {MODEL_BYTES[head]:.3g}" if head != smallest else ""
     if quality is None or quality.kl_before is None or quality.called != "quality":
         return f"{brings}."
-    before = when(verify.compared_with)
+    before = when_before(verify.compared_with)
     return (
         f"{brings}; the mean KL divergence from float32 is {number(quality.kl_after)} nats after and "
         f"{number(quality.kl_before)} {before}."

@@ -229,7 +229,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
     size = classes[0].tensor_parallel_size
     if size > 1:
-        if workload.present_runner == "compiled":
+        if workload.baseline_plan_runner == "compiled":
             raise StageError(f"{COMPILED_ON_ONE}: only {size} hold it.", refused=True, field="baseline_runner")
         notes.append(f"No GPU alone holds the model: as it runs today it takes {size}.")
     context.report_progress(1.0, f"{facts.architecture} fits {document.gpu_class}")

@@ -37,7 +37,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     device = device_of(document.gpu_class)
     size = document.tensor_parallel_size
     usd_per_hour = hourly_price(document.prices, document.gpu_class, size)
-    with prepared(runners.runner(workload.present_runner, model), document) as runner:
+    with prepared(runners.runner(workload.baseline_plan_runner, model), document) as runner:
         context.report_progress(0.2, "warming up")
         clients = warm_clients(document, runner, 1, context.shared)
         if device == "cuda":
@@ -54,7 +54,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     served = clients.served
     return BaselineResult(
         environment=environment(),
-        runner=workload.present_runner,
+        runner=workload.baseline_plan_runner,
         dtype=dtype_of(document),
         requests=sum(batch.requests for batch in served),
         distributions=distributions(document.model, workload.objectives, served, usd_per_hour),

@@ -26,7 +26,7 @@ from workers.measuring.served_model import dtype_of, load_once, planned_runner, 
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
-from workers.planning.confirmation import present_plan
+from workers.planning.confirmation import baseline_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import CandidatePlan, TrialOrder
@@ -93,7 +93,7 @@ class _Composer:
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
         self._compare_with(0)
-        self._once("present", self._take_present)
+        self._once("baseline", self._add_baseline)
         candidates = self._order.candidates()
         before = self._measured_before([candidate.label for candidate in candidates])
         self.done += before.values()
@@ -184,14 +184,14 @@ class _Composer:
         """Whether another plan than the present one was measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
 
-    def _take_present(self) -> None:
+    def _add_baseline(self) -> None:
         """The present deployment's plan with baseline's figure; measured here where baseline has none."""
-        present, baseline = self.document.workload.present_runner, self.document.results.baseline
-        plan = present_plan(self.document)
-        if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
-            self._attempt(present, plan, lambda: runners.runner(present, self.model), lossy=False, worst=0.0)
+        runner, baseline = self.document.workload.baseline_plan_runner, self.document.results.baseline
+        plan = baseline_plan(self.document)
+        if baseline is None or baseline.primary is None or baseline.runner != runner or baseline.dtype != self.dtype:
+            self._attempt(runner, plan, lambda: runners.runner(runner, self.model), lossy=False, worst=0.0)
             return
-        trial = untried_plan(present, plan, self.document, "pass")
+        trial = untried_plan(runner, plan, self.document, "pass")
         trial.primary, trial.keeps = baseline.primary, baseline.keeps
         trial.tokens_per_second = baseline.tokens_per_second
         self.done.append(trial)

@@ -81,7 +81,7 @@ def _starting(document: StageInput, notes: list[str]) -> float:
 def _before(document: StageInput, sides: Sides, starting: float, until: float) -> LoadCurve:
     if starting:
         return vllm.curve(sides, until)
-    return sides.batches("before", document.workload.present_runner, None, until)
+    return sides.batches("before", document.workload.baseline_plan_runner, None, until)
 
 
 def _after(

@@ -133,7 +133,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         wall = _timed(runner, prompt, traffic.output_tokens, generates)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
-    if generates and device_of(document.gpu_class) == "cuda" and document.workload.present_runner == "compiled":
+    if generates and device_of(document.gpu_class) == "cuda" and document.workload.baseline_plan_runner == "compiled":
         context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.add_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)

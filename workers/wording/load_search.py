@@ -102,8 +102,8 @@ def _level(limit: LimitResult, level: float) -> str:
 
 def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommended: bool = True) -> str:
     """What the stage found, in one sentence. Before is today where no change is `recommended`."""
-    today = "before" if recommended else "today"
-    sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
+    label = "before" if recommended else "today"
+    sides = [(name, curve) for name, curve in ((label, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
     return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {limit_words(curve.limit)}." for name, curve in sides)

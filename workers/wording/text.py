@@ -62,9 +62,9 @@ def before_words(sla: Sla, model: ModelManifest) -> str:
     """
     if model.decodes_once:
         measured = "measured is one forward pass, of the encoder and of one decoder step"
-        return f"what runs today, as stated: transformers, {sla.present_runner}; {measured}"
+        return f"what runs today, as stated: transformers, {sla.baseline_plan_runner}; {measured}"
     if model.kind != "decoder":
-        return f"what runs today, as stated: transformers' own forward pass, {sla.present_runner}"
+        return f"what runs today, as stated: transformers' own forward pass, {sla.baseline_plan_runner}"
     if sla.baseline_runner == "vllm":
         after = "; after is vLLM with the plan" if sla.after_runner == "vllm" else ""
         return f"vLLM, under load alone{after}; without load the plan is compared with {sla.compared_with}"
@@ -175,12 +175,12 @@ def scaled(value: float | None, unit: str = "") -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
-def today(compared_with: str) -> str:
+def before_label(compared_with: str) -> str:
     """What the values before are called where no change is recommended: `today`, or as `compared_with` says."""
     return "today" if compared_with == "before" else compared_with
 
 
-def when(compared_with: str) -> str:
+def when_before(compared_with: str) -> str:
     """Behind a figure that was measured before: `before`, or `with generate of transformers`."""
     return "before" if compared_with == "before" else f"with {compared_with}"
 

@@ -89,6 +89,6 @@ def test_a_run_refuses_traffic_that_it_would_not_send_and_vllm_as_before_without
     assert "a run without load measures equal requests" in refusal(Workload, **thinking)
     assert Workload.model_validate(thinking | {"load": {"most_users": 8}}).load.most_users == 8
     vllm = {"model": "llama-3.2-1b", "baseline_runner": "vllm", "load": {}}
-    assert Workload.model_validate(vllm | {"objectives": OBJECTIVES}).present_runner == "eager"
+    assert Workload.model_validate(vllm | {"objectives": OBJECTIVES}).baseline_plan_runner == "eager"
     relative = [{"metric": "ttft", "at_least_faster": 2}]
     assert "at_least_faster is judged without load" in refusal(Workload, **vllm, objectives=relative)

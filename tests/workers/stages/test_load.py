@@ -77,7 +77,7 @@ def run(tmp_path, monkeypatch, verified):
 
 @pytest.fixture
 def unloadable(monkeypatch) -> None:
-    for place in ("workers.loadtest.servers.sides.load_today", "workers.measuring.served_model.load"):
+    for place in ("workers.loadtest.servers.sides.load_baseline", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
 
 

@@ -11,7 +11,7 @@ from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, 
 from workers.documents.measurement import Telemetry
 from workers.harness.context import Context
 from workers.planning import measuring_process, processes, verification
-from workers.planning.confirmation import present_plan
+from workers.planning.confirmation import baseline_plan
 from workers.planning.fresh_process import Result
 from workers.stages.price import price
 from workers.wording import provenance
@@ -73,6 +73,6 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
 
     monkeypatch.setattr(measuring_process, "FreshProcess", Ended)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
-    runs = processes.FurtherProcesses(document, long).measure(present_plan(document), 10, 10, lambda further: False)
+    runs = processes.FurtherProcesses(document, long).measure(baseline_plan(document), 10, 10, lambda further: False)
     assert len(runs.alternations) == 1
     assert runs.failure == f"Process 3 is left out: a{VOID[1:]}"

@@ -132,7 +132,7 @@ def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
     for index, name in enumerate(document.constraints.exclude):
         if name not in known:
             yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
-        elif name == document.present_runner:
+        elif name == document.baseline_plan_runner:
             reason = f"{name} is what runs today, which everything is compared with"
             yield {"field": f"constraints.exclude[{index}]", "reason": reason}
 
@@ -196,7 +196,7 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
     sizes = [fewest_gpus(facts, document, gpu_class) for gpu_class in document.constraints.gpu_classes]
     if fewest := min(filter(None, sizes), default=None):
-        sharded = fewest > 1 and document.present_runner == "compiled"
+        sharded = fewest > 1 and document.baseline_plan_runner == "compiled"
         return [{"field": "baseline_runner", "reason": f"{COMPILED_ON_ONE}: only {fewest} hold it"}] if sharded else []
     needs = needed_gib(facts, document)
     has = {gpu_class: class_memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}

@@ -16,7 +16,7 @@ from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.judged_ids import served_ids
-from workers.measuring.served_model import device_of, load_today
+from workers.measuring.served_model import device_of, load_baseline
 
 ASKED_OF = 4
 ANSWERS = 8
@@ -53,7 +53,7 @@ def judge(
     if not gaps_of:
         return {}
     context.report_progress(0.95, "judging answers under load")
-    device, reference = device_of(document.gpu_class), runners.runner("eager", load_today(document, context))
+    device, reference = device_of(document.gpu_class), runners.runner("eager", load_baseline(document, context))
     try:
         for answers_of_sides in itertools.zip_longest(*(lines[name] for name in gaps_of)):
             for gaps, answer in zip(gaps_of.values(), answers_of_sides, strict=True):

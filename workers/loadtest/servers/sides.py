@@ -38,7 +38,7 @@ from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
 from workers.loadtest.servers.curve import CurveSearch, Loading
 from workers.loadtest.servers.judging import ASKED_OF
-from workers.measuring.served_model import device_of, load_today, planned_runner
+from workers.measuring.served_model import device_of, load_baseline, planned_runner
 from workers.wording.load_search import batches_words, curve_of, server_words
 
 START_SECONDS = 60.0
@@ -132,7 +132,7 @@ class Sides:
         runner = (
             planned_runner(self.document, self.context, plan)
             if plan
-            else runners.runner(runner_name, load_today(self.document, self.context))
+            else runners.runner(runner_name, load_baseline(self.document, self.context))
         )
         try:
             limit = self._in_batches(runner, name, until, gpus)
