@@ -57,11 +57,11 @@ def litellm(url: str, folder: str) -> Calls:
         return json.loads(call.function.arguments)["kind"] in KINDS
 
     form = {"type": "json_schema", "json_schema": {"name": "kind", "schema": SCHEMA}}
-    whole = chat().choices[0].message.content
+    content = chat().choices[0].message.content
     return {
         "completion": text,
-        "chat": lambda: whole,
-        "stream": lambda: "".join(event.choices[0].delta.content or "" for event in chat(stream=True)) == whole,
+        "chat": lambda: content,
+        "stream": lambda: "".join(event.choices[0].delta.content or "" for event in chat(stream=True)) == content,
         "structured output": lambda: json.loads(chat(response_format=form).choices[0].message.content)["kind"] in KINDS,
         "tool": tool,
         "context overflow": lambda: raises(

@@ -51,12 +51,12 @@ def rows(name: str, **where: Any) -> list[Row]:
     Rows that were never timed beside their peers are left out: they are params that lost. They have no names of
     kernels. A whole model has `rounds`; another engine's kernels run in its own process and have no names either.
     """
-    wanted = {key: str(value).lower() for key, value in where.items()}
+    expected = {key: str(value).lower() for key, value in where.items()}
     return [
         row
         for row in document(name)["rows"]
         if (row.get("kernels", True) or row.get("rounds"))
-        and all(str(field(row, key)).lower() == text for key, text in wanted.items())
+        and all(str(field(row, key)).lower() == text for key, text in expected.items())
     ]
 
 

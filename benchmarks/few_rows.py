@@ -49,12 +49,12 @@ def products(model: str, rows: int) -> Iterator[LinearCase]:
 
 def candidates(case: LinearCase, tried: int, gpu: Gpu) -> Iterator[Candidate]:
     """Of each variant that serves the case, the best guess and `tried` - 1 other params."""
-    for name, beside in VARIANTS.items():
+    for name, base in VARIANTS.items():
         for variant_name, own in ((name, case), (f"{name}_int8", case.model_copy(update={"weights": "int8"}))):
             if (name == "torch_linear" and own is not case) or registry.variant(variant_name).serves(own, gpu):
                 continue
             space = registry.variant(variant_name).space(own)[:tried] if name == "small_gemm" else [{}]
-            yield from (Candidate(registry.variant(variant_name), own, params | beside) for params in space)
+            yield from (Candidate(registry.variant(variant_name), own, params | base) for params in space)
 
 
 def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
@@ -74,16 +74,16 @@ def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any
     copies = [packed]
     while len(copies) * size < TURNED_BYTES:
         copies.append(tuple(part.clone() for part in parts) if isinstance(packed, tuple) else packed.clone())
-    beside = {name: value for name, value in given.items() if name not in ("x", "w")}
+    others = {name: value for name, value in given.items() if name not in ("x", "w")}
     calls = max(CALLS, len(copies))
 
     def chain() -> None:
         for number in range(calls):
-            call(given["x"], copies[number % len(copies)], **beside)
+            call(given["x"], copies[number % len(copies)], **others)
 
     stored = variant.rounded(case, params, given) if variant.lossy else given
     (exact,) = case.reference({name: value.float() for name, value in stored.items()})
-    error = float((call(given["x"], packed, **beside).float() - exact).norm() / exact.norm())
+    error = float((call(given["x"], packed, **others).float() - exact).norm() / exact.norm())
     graph = capture_graph(chain, torch.device("cuda"))
     times = []
     for _ in range(REPLAYS):

@@ -65,11 +65,11 @@ def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
     return narrow.native(part)[0]
 
 
-def compile_all(wanted: list[FftConvCase]) -> None:
+def compile_all(to_compile: list[FftConvCase]) -> None:
     gpu, own = GPUS["h200"], [variant for variant in registry.variants("fft_conv") if not variant.peer]
     builds = {
         build.name: build
-        for case in wanted
+        for case in to_compile
         for variant in own
         if variant.serves(case, gpu) is None
         for params in variant.space(case)
@@ -112,9 +112,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5, help="for each case")
     options = parser.parse_args()
     document = environment_info(device="cuda") | {"rows": []}
-    wanted = list(cases(options.length))
-    compile_all(wanted)
-    for case in wanted:
+    to_compile = list(cases(options.length))
+    compile_all(to_compile)
+    for case in to_compile:
         print(case.key.removeprefix("op=fft_conv "), flush=True)
         try:
             for row in measured(case, options.seconds):

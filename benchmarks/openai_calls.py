@@ -24,10 +24,10 @@ def main(url: str) -> dict[str, object]:
         return bool(response.choices[0].text) and response.usage.completion_tokens <= 12
 
     def streamed_completion() -> bool:
-        whole = client.completions.create(**greedy)
+        completion = client.completions.create(**greedy)
         events = list(client.completions.create(**greedy, stream=True, stream_options={"include_usage": True}))
         joined = "".join(event.choices[0].text for event in events if event.choices)
-        return joined == whole.choices[0].text and events[-1].usage == whole.usage.model_copy(
+        return joined == completion.choices[0].text and events[-1].usage == completion.usage.model_copy(
             update={"prompt_tokens_details": events[-1].usage.prompt_tokens_details}
         )
 
@@ -37,9 +37,9 @@ def main(url: str) -> dict[str, object]:
 
     def streamed_chat() -> bool:
         parameters = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
-        whole = client.chat.completions.create(**parameters).choices[0].message.content
+        content = client.chat.completions.create(**parameters).choices[0].message.content
         events = client.chat.completions.create(**parameters, stream=True)
-        return "".join(event.choices[0].delta.content or "" for event in events) == whole
+        return "".join(event.choices[0].delta.content or "" for event in events) == content
 
     def log_probabilities() -> bool:
         response = client.completions.create(**greedy, logprobs=2).choices[0]
@@ -54,12 +54,12 @@ def main(url: str) -> dict[str, object]:
     def log_probabilities_of_a_chat() -> bool:
         parameters = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
         parameters |= {"logprobs": True, "top_logprobs": 20}
-        whole = client.chat.completions.create(**parameters).choices[0].logprobs.content
+        content = client.chat.completions.create(**parameters).choices[0].logprobs.content
         events = client.chat.completions.create(**parameters, stream=True)
         logprobs = [logprob for event in events for logprob in event.choices[0].logprobs.content]
         return all(len(logprob.top_logprobs) == 20 for logprob in logprobs) and [
             logprob.bytes for logprob in logprobs
-        ] == [entry.bytes for entry in whole]
+        ] == [entry.bytes for entry in content]
 
     def structured_answer() -> bool:
         schema = {"name": "kind", "schema": {"enum": ["list", "set"]}}

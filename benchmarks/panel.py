@@ -114,13 +114,13 @@ def starts_and_loads(results: Results) -> float | None:
 
 def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
     stages = {stage["stage"]: stage for stage in run["stages"]}
-    taken = {name: seconds(stage["started_at"], stage["finished_at"]) for name, stage in stages.items()}
+    stage_seconds = {name: seconds(stage["started_at"], stage["finished_at"]) for name, stage in stages.items()}
     trials: list[PlanTrial] = results.compose.trials if results.compose else []
     row = {
         "seconds_to_verdict": seconds(run["created_at"], stages["verify"]["finished_at"]),
         "verdict": run["verdict"],
         "seconds_of_starts_and_loads": starts_and_loads(results),
-        "stages": {name: seconds for name, seconds in taken.items() if seconds is not None},
+        "stages": {name: seconds for name, seconds in stage_seconds.items() if seconds is not None},
         "not_tried_for_time": [trial.label for trial in trials if trial.skipped == "time"],
         "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
     }
@@ -186,8 +186,8 @@ class Panel:
 class Models:
     """The models still to be measured; the trained one once its `parts` are unpacked, again where some were missing."""
 
-    def __init__(self, wanted: Sequence[tuple[str, float]], trained: Path | None, parts: Path | None) -> None:
-        self.waiting, self._trained, self._parts = list(wanted), trained, parts
+    def __init__(self, runs: Sequence[tuple[str, float]], trained: Path | None, parts: Path | None) -> None:
+        self.waiting, self._trained, self._parts = list(runs), trained, parts
         self._lock = threading.Lock()
         self._unpacking = self._unpack() if parts else None
 
@@ -256,8 +256,8 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = [(name, minutes) for minutes in options.minutes for name in models]
-    with tempfile.TemporaryDirectory() as temporary, closing(Models(wanted, options.trained, options.parts)) as queue:
+    to_run = [(name, minutes) for minutes in options.minutes for name in models]
+    with tempfile.TemporaryDirectory() as temporary, closing(Models(to_run, options.trained, options.parts)) as queue:
         devices = devices_of_one_class(options.gpus)
         data = options.data or Path(temporary) / "data"
         with Workbench(data, port=0, devices=devices, login=("--token", "--json")) as workbench:
@@ -277,7 +277,7 @@ def main() -> int:
                 finally:
                     stopping.set()
                 complete = sum(thread.result() for thread in threads)
-    runs = len(wanted) * (1 + options.again)
+    runs = len(to_run) * (1 + options.again)
     print(f"{complete} of {runs} runs ended with a verdict: {options.output / 'panel.json'}")
     return int(complete < runs)
 

@@ -120,9 +120,14 @@ def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, flo
     def step(rows: int) -> float:
         return max(2 * known.parameters * rows / flops, (weights + rows * cache) / rates.read_tbps) / 1e9
 
-    whole = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
+    request_ms = users * prompt(1) + (case["tokens"] - 1) * step(max(users, 1))
     ttft, tpot = prompt(batch), step(batch)
-    return {"ttft": ttft, "tpot": tpot, "ttf_n": ttft + 63 * tpot, "throughput": 1000 * users * case["tokens"] / whole}
+    return {
+        "ttft": ttft,
+        "tpot": tpot,
+        "ttf_n": ttft + 63 * tpot,
+        "throughput": 1000 * users * case["tokens"] / request_ms,
+    }
 
 
 def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measured: dict[str, float]) -> Iterator[Error]:
@@ -165,8 +170,8 @@ def _of_runs() -> Iterator[Error]:
         runner = "cuda_graphs" if plan["options"].get("compile") is False else plan["runner"]
         case = {"model": run["model"], "weights": "bf16", "prompt": 128, "tokens": 64}
         measured = {outcome["metric"]: outcome["percentiles"]["p50"] for outcome in verify["after"]}
-        wanted = {name: measured[name] for name in ("ttft", "tpot", "ttf_n")}
-        yield from _compare(path.stem, case, runner, run["results"]["profile"]["ceilings"], wanted)
+        metrics = {name: measured[name] for name in ("ttft", "tpot", "ttf_n")}
+        yield from _compare(path.stem, case, runner, run["results"]["profile"]["ceilings"], metrics)
 
 
 def _turns() -> Iterator[Error]:

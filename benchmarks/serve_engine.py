@@ -197,12 +197,12 @@ def main(arguments: list[str] | None = None) -> int:
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
     if options.stored:
         store(model, options.stored)
-    wanted = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
+    size = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
     document: dict[str, Any] = environment_info(device=model.device.type) | {"rows": []}
     for weights in options.weights or [dtype]:
         lower = "" if weights == dtype else weights
         exclude = [*([MEGAKERNEL] if options.no_megakernel else []), *(() if lower else FP8_VARIANTS)]
-        prepared = build_backends(model, ServerConfig(wanted, weights=lower, exclude=exclude))
+        prepared = build_backends(model, ServerConfig(size, weights=lower, exclude=exclude))
         document[weights] = choices(prepared)
         bench = Bench(options.model, model, prepared, weights, options.prompt, options.tokens, options.rounds)
         for at_once in options.at_once:

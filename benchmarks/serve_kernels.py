@@ -126,20 +126,20 @@ def recorded(backend: KernelsBackend, step: Step) -> list[Span]:
     """What one step runs on the device; on a CPU torch's operators, without those that another one calls."""
     kinds = torch.profiler.ProfilerActivity, torch.autograd.DeviceType
     cuda = backend.device.type == "cuda"
-    activity, wanted = (kinds[0].CUDA, kinds[1].CUDA) if cuda else (kinds[0].CPU, kinds[1].CPU)
+    activity, kind = (kinds[0].CUDA, kinds[1].CUDA) if cuda else (kinds[0].CPU, kinds[1].CPU)
     with torch.profiler.profile(activities=[activity]) as profile:
         backend.launch(step)
         backend.read()
     return [
         Span(event.name, event.time_range.start, event.time_range.end)
         for event in profile.events() or []
-        if event.device_type == wanted and event.cpu_parent is None and not event.name.startswith(("[", "Profiler"))
+        if event.device_type == kind and event.cpu_parent is None and not event.name.startswith(("[", "Profiler"))
     ]
 
 
-def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int) -> dict[str, Any]:
+def row(backend: KernelsBackend, measured: MeasuredStep, length: int, prompt: int) -> dict[str, Any]:
     """One step: its ms, the ms in which the datasheet's bandwidth reads the weights, and its kernels."""
-    step, model = wanted.step(backend, length, prompt), backend.model
+    step, model = measured.step(backend, length, prompt), backend.model
     shape = fitting(backend.shapes, step)
     ms = pass_ms(backend, step)
     replays = [recorded(backend, step) for _ in range(RECORDED)]
@@ -147,8 +147,8 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
     sparse = any(isinstance(layer.mlp, Experts) for layer in model.layers)  # which experts are read, tokens decide
     weights = None if sparse else sum(matrix.nbytes for matrix in (*matrices, model.lm_head))
     return {
-        "decodes": wanted.decodes,
-        "tokens_of_prompts": wanted.tokens,
+        "decodes": measured.decodes,
+        "tokens_of_prompts": measured.tokens,
         "rows": shape.rows,
         "ms": round(ms, 4),
         "arrangements_ms": {name: round(ms, 4) for name, ms in backend.timed.get(shape, {}).items()},
@@ -180,8 +180,8 @@ def main(arguments: list[str] | None = None) -> int:
     limits = replace(limits, mixed=tuple(decodes))
     backend = KernelsBackend(decoder, gpu, limits, decodes=[decode for decode in decodes if decode])
     steps = (step.step(backend, options.length, options.prompt) for step in options.steps)
-    wanted = {fitting(backend.shapes, step) for step in steps}
-    backend.shapes = [shape for shape in backend.shapes if shape in wanted]  # no others are captured
+    needed = {fitting(backend.shapes, step) for step in steps}
+    backend.shapes = [shape for shape in backend.shapes if shape in needed]  # no others are captured
     if decoder.embedding.is_cuda:
         compile_together(pass_builds(backend))
     backend.prepare()

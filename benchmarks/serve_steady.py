@@ -104,19 +104,19 @@ def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrac
 
 def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
     """What was sent, answered and lost, and what the server counted at the same time."""
-    whole = [exchange for exchange in exchanges if exchange.ended and exchange.ended != CANCELLED]
+    ended = [exchange for exchange in exchanges if exchange.ended and exchange.ended != CANCELLED]
     failed = [exchange for exchange in exchanges if exchange.error]
-    unlike = [exchange for exchange in whole if exchange.tokens != exchange.planned.output_tokens]
+    unlike = [exchange for exchange in ended if exchange.tokens != exchange.planned.output_tokens]
     return {
         "requests": len(exchanges),
-        "answered": len(whole),
+        "answered": len(ended),
         "gone_away": sum(exchange.ended == CANCELLED for exchange in exchanges),
         "lost": len(failed),
         "first_failures": [exchange.sentence for exchange in failed[:3]],
         "answers_of_another_length": len(unlike),
         "prompt_tokens": sum(exchange.planned.prompt_tokens for exchange in exchanges),
         "prompt_tokens_counted_by_the_server": int(own["prompt_tokens_total"]),
-        "tokens_of_whole_answers": sum(exchange.planned.output_tokens for exchange in whole),
+        "tokens_of_whole_answers": sum(exchange.planned.output_tokens for exchange in ended),
         "tokens_counted_by_the_server": int(own["generated_tokens_total"]),
     }
 

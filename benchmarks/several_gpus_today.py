@@ -45,13 +45,15 @@ def main() -> None:
     sides = {name: runners.runner("eager", model) for name, model in models.items()}
     for side in sides.values():
         side.prepare(1, PROMPT, TOKENS)
-    taken: dict[str, list[float]] = {name: [] for name in sides}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(TURNS):
         for name, side in sides.items():
-            taken[name].append(token_ms(side, prompt))
-    medians = {name: median(times) for name, times in taken.items()}
+            seconds[name].append(token_ms(side, prompt))
+    medians = {name: median(times) for name, times in seconds.items()}
     facts = environment_info(device="cuda")
-    options.json.write_text(json.dumps({"model": options.model, **facts, "tpot_ms": medians, "turns": taken}, indent=1))
+    options.json.write_text(
+        json.dumps({"model": options.model, **facts, "tpot_ms": medians, "turns": seconds}, indent=1)
+    )
     print(", ".join(f"{name} {ms:.2f} ms" for name, ms in medians.items()))
 
 

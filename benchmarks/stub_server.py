@@ -92,10 +92,10 @@ class Stub(asyncio.Protocol):
         while (end := self._rest.find(b"\r\n\r\n")) >= 0:
             lines = self._rest[:end].decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-            whole = end + 4 + int(headers.get("content-length", 0))
-            if len(self._rest) < whole:
+            length = end + 4 + int(headers.get("content-length", 0))
+            if len(self._rest) < length:
                 return
-            body, self._rest = self._rest[end + 4 : whole], self._rest[whole:]
+            body, self._rest = self._rest[end + 4 : length], self._rest[length:]
             self._answer(lines[0].split(" ")[1], headers, body)
 
     def _answer(self, path: str, headers: dict[str, str], body: bytes) -> None:
@@ -133,9 +133,9 @@ class Stub(asyncio.Protocol):
 
     def _stream(self, request: dict[str, Any], row: dict[str, Any], chat: bool) -> None:
         """Schedules the tokens of one answer, at absolute times."""
-        model, wanted = request["model"], request.get("max_tokens") or request.get("max_completion_tokens") or 16
+        model, max_tokens = request["model"], request.get("max_tokens") or request.get("max_completion_tokens") or 16
         per_event = 2 if model == "stub-pairs" else 1
-        events = max(1, wanted // (2 if model in ("stub-half", "stub-short") else 1) // per_event)
+        events = max(1, max_tokens // (2 if model in ("stub-half", "stub-short") else 1) // per_event)
         usage = {"prompt_tokens": _count(row), "completion_tokens": COUNTS.get(model, events * per_event)}
         self._transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -65,8 +65,8 @@ class Shard:
         whole = torch.randn(rows, columns, generator=self._chance, device=self.device) * columns**-0.5
         return whole.to(self.dtype)
 
-    def _own(self, whole: Tensor, dim: int) -> Tensor:
-        return whole.chunk(self.ranks, dim)[self.rank].contiguous()
+    def _own(self, tensor: Tensor, dim: int) -> Tensor:
+        return tensor.chunk(self.ranks, dim)[self.rank].contiguous()
 
 
 def attend(shard: Shard, w: Weights, cache: Tensor, x: Tensor, summed: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,8 +185,8 @@ def main() -> None:
     step, token, at = stepping(shard, options.sum if on_gpu else "gloo", on_gpu)
     run: Callable[[], object] = step
     if on_gpu:
-        beside = torch.cuda.Stream()
-        with torch.cuda.stream(beside):
+        side_stream = torch.cuda.Stream()
+        with torch.cuda.stream(side_stream):
             for _ in range(3):
                 at.fill_(PROMPT)
                 step()

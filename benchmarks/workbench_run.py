@@ -107,8 +107,8 @@ def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, byte
             "password": login["password"],
         }
         http.post("/login/", data=form, headers={"Referer": f"{url}/login/"})
-        wanted = {"result.html": "result/"} | {file: f"timeline/{side}.json" for side, file in TIMELINES.items()}
-        for file, path in wanted.items():
+        paths = {"result.html": "result/"} | {file: f"timeline/{side}.json" for side, file in TIMELINES.items()}
+        for file, path in paths.items():
             answer = http.get(f"/runs/{run}/{path}")
             if answer.status_code == 200:
                 yield file, answer.content

@@ -65,8 +65,8 @@ def check_tensor(
         given.dim() != len(shape)
         or any(length is not None and length != size for length, size in zip(shape, given.shape, strict=True))
     ):
-        wanted = ", ".join("any" if length is None else str(length) for length in shape)
-        raise ValueError(f"{name} has shape {list(given.shape)}, not [{wanted}]")
+        expected = ", ".join("any" if length is None else str(length) for length in shape)
+        raise ValueError(f"{name} has shape {list(given.shape)}, not [{expected}]")
     if given.dtype not in dtypes:
         raise ValueError(f"{name} is {given.dtype}, not {' or '.join(map(str, dtypes))}")
     _check_layout(name, given, layout)
@@ -94,10 +94,10 @@ def check_current_device(name: str, given: "torch.Tensor") -> None:
         raise ValueError(f"{name} is on {given.device} and the current device is cuda:{torch.cuda.current_device()}")
 
 
-def check_presence(name: str, given: object, wanted: bool, because: str) -> None:
+def check_presence(name: str, given: object, required: bool, because: str) -> None:
     """Raises ValueError when an optional argument is given but not wanted, or wanted but missing."""
-    if (given is not None) != wanted:
-        raise ValueError(f"{name} is {'missing' if wanted else 'given'} and {because}")
+    if (given is not None) != required:
+        raise ValueError(f"{name} is {'missing' if required else 'given'} and {because}")
 
 
 def check_additions(
@@ -113,11 +113,11 @@ def check_additions(
     from kernels.dtypes import DTYPES
 
     of_residual = case.epilogue == "residual"
-    for name, given, wanted, shape, multiple in (
+    for name, given, required, shape, multiple in (
         ("bias", bias, case.adds_bias, (case.n,), aligned[0]),
         ("residual", residual, of_residual, (m, case.n), aligned[1]),
     ):
-        check_presence(name, given, wanted, f"epilogue is {case.epilogue}")
+        check_presence(name, given, required, f"epilogue is {case.epilogue}")
         if given is not None:
             check_tensor(name, given, shape, (DTYPES[case.dtype],), device, layout, multiple)
 

@@ -41,8 +41,8 @@ class Gpu:
     def __post_init__(self) -> None:
         """Raises ValueError where a figure is no number, or negative, or a name no text."""
         for field in fields(self):
-            value, wanted = getattr(self, field.name), field.type
-            if not isinstance(value, str) if wanted is str else isinstance(value, bool | str) or value < 0:
+            value, expected = getattr(self, field.name), field.type
+            if not isinstance(value, str) if expected is str else isinstance(value, bool | str) or value < 0:
                 raise ValueError(f"{field.name} is {value!r}")
 
     @property

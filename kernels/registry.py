@@ -159,10 +159,10 @@ class Peer(Variant):
         """A callable for the case, in the form that `Variant` lists."""
 
 
-def check_params(name: str, params: Iterable[str], taken: Sequence[str] = ()) -> None:
+def check_params(name: str, params: Iterable[str], supported: Sequence[str] = ()) -> None:
     """Raises ValueError when one of the params is not among those that the variant takes."""
-    if unknown := sorted(set(params) - set(taken)):
-        known = " and ".join(filter(None, [", ".join(taken[:-1]), *taken[-1:]])) or "no params"
+    if unknown := sorted(set(params) - set(supported)):
+        known = " and ".join(filter(None, [", ".join(supported[:-1]), *supported[-1:]])) or "no params"
         raise ValueError(f"{name} takes {known}, not {', '.join(unknown)}")
 
 

@@ -205,6 +205,6 @@ def few_rows() -> str:
     return markdown(["rows of x", "bf16", "skinny_int8", "small_gemm_int8"], lines)
 
 
-def _layer_us(found: Sequence[Row], m: int, variant: str) -> float:
+def _layer_us(rows: Sequence[Row], m: int, variant: str) -> float:
     """The µs of a layer's products with `m` rows by a variant; 0 where it has none."""
-    return sum(float(row["us"]) for row in found if row["case"]["m"] == m and row["variant"] == variant)
+    return sum(float(row["us"]) for row in rows if row["case"]["m"] == m and row["variant"] == variant)

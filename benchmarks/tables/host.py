@@ -55,8 +55,8 @@ def host_cost() -> str:
 
 def _row(given: Iterable[Row], variant: str, where: dict[str, Any]) -> Row | None:
     """The first row of a variant without params whose case has these fields."""
-    wanted = (row for row in given if row["variant"] == variant and not row["params"])
-    return next((row for row in wanted if all(field(row, key) == value for key, value in where.items())), None)
+    matching = (row for row in given if row["variant"] == variant and not row["params"])
+    return next((row for row in matching if all(field(row, key) == value for key, value in where.items())), None)
 
 
 IN_THE_BENCH = (

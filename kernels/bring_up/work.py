@@ -52,8 +52,8 @@ def prove(case: dict[str, Any], compiled: bool) -> list[dict[str, Any]]:
 
     device, gpu, _ = current_device()
     read = _case(case)
-    wanted = [variant.name for variant in registry.variants(read.op) if compiled or not variant.build_seconds]
-    return gate_rows(wanted, device, gpu, read)
+    variants = [variant.name for variant in registry.variants(read.op) if compiled or not variant.build_seconds]
+    return gate_rows(variants, device, gpu, read)
 
 
 def race(case: dict[str, Any], ceilings: dict[str, Any], seconds: float, compiled: bool) -> dict[str, Any]:

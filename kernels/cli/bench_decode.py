@@ -83,15 +83,17 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
         several = options.tensor_parallel_sizes and is_mixture(config) and not options.router_skew
         if larger or several:
             for group in groups:
-                wanted = _wanted(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
-                yield from bench_decode_run.rows(config, wanted, partial(_measured, options, gpu, ceilings), larger)
+                targets = _bench_targets(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
+                yield from bench_decode_run.rows(config, targets, partial(_measured, options, gpu, ceilings), larger)
             continue
         model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         skew_routers(model, options.router_skew)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
-            for wanted in bench_decode_run.groups_of(_wanted(case, options, gpu), options.tensor_parallel_sizes):
-                yield from _measured(options, gpu, ceilings, model, wanted)
+            for targets in bench_decode_run.groups_of(
+                _bench_targets(case, options, gpu), options.tensor_parallel_sizes
+            ):
+                yield from _measured(options, gpu, ceilings, model, targets)
                 runners.free()
         del model
 
@@ -102,16 +104,16 @@ def dtype_on(device: torch.device) -> str:
 
 
 def _measured(
-    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[BenchTarget]
+    options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, targets: Sequence[BenchTarget]
 ) -> Iterator[BenchRow]:
-    generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_decode_run.reference(model)
+    generator, case, reference = torch.Generator().manual_seed(5), targets[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     with count_choices(model, case.batch) as chosen:
         known = ReferenceOutputs.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
     runners.free()
-    runs = [prepared(variant, with_experts(own, model, chosen), model, known) for variant, own in wanted]
+    runs = [prepared(variant, with_experts(own, model, chosen), model, known) for variant, own in targets]
     for run in runs:
         if run.gate == "pass":
             run.warm_up()
@@ -155,9 +157,9 @@ def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
     return doubt(floor_ms(case, ceilings), row.ms or 0.0) or doubt(step_ms, row.ms_per_token or 0.0)
 
 
-def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTarget]:
+def _bench_targets(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTarget]:
     """The variants to measure, each with the case it serves: its own weights in place of the model's."""
-    wanted = []
+    targets = []
     for variant in registry.variants("model"):
         if not isinstance(variant, WholeModel):
             continue
@@ -170,11 +172,11 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTarget]:
         listed = not options.weights or own.weights in options.weights or variant.peer
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
         if picked and listed and able:
-            wanted.append((variant, own))
+            targets.append((variant, own))
             if variant.most_gpus > 1:
                 sizes = [size for size in options.tensor_parallel_sizes if size > 1]
-                wanted += [(variant, own.model_copy(update={"gpus": size})) for size in sizes]
-    return wanted
+                targets += [(variant, own.model_copy(update={"gpus": size})) for size in sizes]
+    return targets
 
 
 def _row(run: DecodeRun, gpu: Gpu, ceilings: dict[str, Any], ids: torch.Tensor) -> BenchRow:

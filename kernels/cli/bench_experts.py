@@ -36,8 +36,8 @@ class ChosenExperts:
     def add(self, chosen: Tensor, batch: int, experts: int) -> None:
         """`chosen` [batch · positions, chosen] of one layer."""
         at_position = chosen.view(batch, -1, chosen.shape[-1]).transpose(0, 1).flatten(1)
-        taken = torch.zeros(len(at_position), experts, device=chosen.device).scatter_(1, at_position, 1.0)
-        self.distinct.append(float(taken.sum(1).mean()))
+        chosen_mask = torch.zeros(len(at_position), experts, device=chosen.device).scatter_(1, at_position, 1.0)
+        self.distinct.append(float(chosen_mask.sum(1).mean()))
         self.counts.append(torch.bincount(chosen.flatten(), minlength=experts).float().cpu())
 
     @property

@@ -55,11 +55,11 @@ def model_builds(
         if explored:
             yield from _tried(decoder, gpu, traffic, weights)
         yield from _prompts(decoder, gpu, traffic)
-        room = room_for(traffic.prompt, traffic.tokens)
+        capacity = room_for(traffic.prompt, traffic.tokens)
         for traced in (False, True):  # a plan's profile takes the traced one, once the plan has been measured
             for precision in launches:
                 yield from chain.from_iterable(
-                    megakernels(config, gpu, room, [traffic.batch], precision, traced=traced)
+                    megakernels(config, gpu, capacity, [traffic.batch], precision, traced=traced)
                 )
     for size in tensor_parallel_sizes:
         shard = Decoder(skeleton(shard_config(config, size), "bf16"))
@@ -67,9 +67,9 @@ def model_builds(
             yield all_reduce.build_of(size)
         for traffic in traffics:
             yield from _prompts(shard, gpu, traffic, sharded=True)
-            room = room_for(traffic.prompt, traffic.tokens)
+            capacity = room_for(traffic.prompt, traffic.tokens)
             for precision in launches:
-                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], precision, size))
+                yield from chain.from_iterable(megakernels(config, gpu, capacity, [traffic.batch], precision, size))
     for server in servers:
         yield from served_builds(config, gpu, ServerConfig(server))
 

@@ -38,13 +38,13 @@ def check(options: argparse.Namespace) -> int:
         return 2
     device, gpu, _ = current_device()
     cases = [case for op in ops for case in check_cases(op, device.type == "cpu")]
-    wanted = [
+    names = [
         variant.name
         for op in ops
         for variant in registry.variants(op)
         if (variant.name == options.variant if options.variant else options.compiled or not variant.build_seconds)
     ]
-    one = partial(gate_rows, wanted, device, gpu)
+    one = partial(gate_rows, names, device, gpu)
     rows = [row for part in parallel_map(one, cases, options.jobs) for row in part]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
@@ -56,7 +56,7 @@ def check(options: argparse.Namespace) -> int:
     return 1 if failures or not rows else 0
 
 
-def gate_rows(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -> list[dict[str, Any]]:
+def gate_rows(names: list[str], device: "torch.device", gpu: "Gpu", case: Case) -> list[dict[str, Any]]:
     """The gate's rows of one case: of each wanted variant, or why it refuses."""
     import torch
 
@@ -67,13 +67,13 @@ def gate_rows(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case)
     references = ReferenceCache()
     able, refused = registry.offers(case, gpu)
     rows = []
-    for variant in (variant for variant in able if variant.name in wanted):
+    for variant in (variant for variant in able if variant.name in names):
         report = gate.check(variant, case, device, references=references)
         rows.append(_row(case.key, variant.name, report.gate, report.sentence))
     del references
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    return rows + [_row(case.key, name, "refused", why.reason) for name, why in refused.items() if name in wanted]
+    return rows + [_row(case.key, name, "refused", why.reason) for name, why in refused.items() if name in names]
 
 
 def _row(case: str, variant: str, gate: str, sentence: str) -> dict[str, Any]:

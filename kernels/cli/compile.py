@@ -58,25 +58,25 @@ def compile(options: argparse.Namespace) -> int:
     from kernels.cuda.nvrtc import prebuilt_file
 
     try:
-        wanted = {variant.name: variant for variant in _wanted(options)}
+        builds = {variant.name: variant for variant in _builds_for(options)}
         options.into.mkdir(parents=True, exist_ok=True)
         if options.lacking:
-            wanted = {name: variant for name, variant in wanted.items() if prebuilt_file(name) is None}
+            builds = {name: variant for name, variant in builds.items() if prebuilt_file(name) is None}
     except (KeyError, ValueError, OSError, RuntimeError, ModelRefused) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
-    lacking = [name for name in wanted if not (options.into / name).exists()]
+    lacking = [name for name in builds if not (options.into / name).exists()]
     lacking.sort(key=lambda name: not name.startswith(("decode-", "proof-")))  # the megakernel's take the longest
     print(
-        f"{len(wanted)} binaries and proofs, {len(wanted) - len(lacking)} of them there, NVRTC {compiler.version()}",
+        f"{len(builds)} binaries and proofs, {len(builds) - len(lacking)} of them there, NVRTC {compiler.version()}",
         flush=True,
     )
     began, spent, failed = time.monotonic(), 0.0, 0
-    results = parallel_map(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
+    results = parallel_map(partial(_compile, options.into), [builds[name] for name in lacking], options.jobs)
     for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
         spent, failed = spent + seconds, failed + bool(problem)
         print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)
-    size = sum(file.stat().st_size for name in wanted for file in _files(options.into / name))
+    size = sum(file.stat().st_size for name in builds for file in _files(options.into / name))
     print(
         f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling and proving; "
         f"{failed} failed; {size / 1e6:.1f} MB in {options.into}"
@@ -91,7 +91,7 @@ def _files(path: Path) -> list[Path]:
     return list(path.parent.iterdir()) if path.name.startswith("__grp__") else [path]
 
 
-def _wanted(options: argparse.Namespace) -> Iterator["AnyBuild"]:
+def _builds_for(options: argparse.Namespace) -> Iterator["AnyBuild"]:
     """Every build of the models, and the proofs. Raises ValueError, or KeyError for a name in no catalogue."""
     from kernels.cli.builds import model_builds, variant_builds
     from kernels.model.layer_ops import BatchShape
@@ -135,11 +135,11 @@ def _config(model: str) -> dict[str, Any]:
     return config
 
 
-def _made(folder: Path, wanted: "AnyBuild") -> tuple[float, str]:
+def _compile(folder: Path, build: "AnyBuild") -> tuple[float, str]:
     """The seconds that one took, and what failed."""
     began = time.monotonic()
     try:
-        wanted.make_into(folder)
+        build.make_into(folder)
     except (RuntimeError, ValueError) as error:  # of the compiler, and InvalidProgram
         return time.monotonic() - began, str(error)
     return time.monotonic() - began, ""

@@ -114,12 +114,12 @@ def _suits(plan: Plan, device: str | None) -> bool:
 
 def _too_large(plan: Plan, reason: str) -> str:
     """The sentence about a model that does not fit; `reason` is torch's."""
-    whole = (
+    arguments = (
         ", and GPTQ rounds it whole on the first GPU before it is sharded"
         if plan.tensor_parallel_size > plan.shards
         else ""
     )
-    return f"the model does not fit{whole}: {reason.splitlines()[0]}"
+    return f"the model does not fit{arguments}: {reason.splitlines()[0]}"
 
 
 def serve(runner: "Runner", traffic: Expected, requests: int) -> list[ServedBatch]:

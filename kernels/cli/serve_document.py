@@ -88,18 +88,18 @@ START_SECONDS = 400.0
 """A server compiles and captures its graphs before it is ready."""
 
 
-def ours(wanted: ServerSettings, device: str, options: Sequence[str] = (), weights: str = "") -> ServerCommand:
+def ours(requested: ServerSettings, device: str, options: Sequence[str] = (), weights: str = "") -> ServerCommand:
     """`python -m kernels serve`, with `weights` in that precision where it is another than the activations'."""
-    if weights and weights != wanted.dtype:
+    if weights and weights != requested.dtype:
         options = [*options, "--weights", weights]
-    size = ["--max-model-len", str(wanted.max_model_len), "--max-num-seqs", str(wanted.max_num_seqs)]
-    place = ["--device", device, "--dtype", wanted.dtype, "--host", "127.0.0.1", "--port", str(wanted.port)]
-    command = [sys.executable, "-m", "kernels", "serve", "--model", str(wanted.directory), "--name", wanted.name]
+    size = ["--max-model-len", str(requested.max_model_len), "--max-num-seqs", str(requested.max_num_seqs)]
+    place = ["--device", device, "--dtype", requested.dtype, "--host", "127.0.0.1", "--port", str(requested.port)]
+    command = [sys.executable, "-m", "kernels", "serve", "--model", str(requested.directory), "--name", requested.name]
     place.append("--capture-all")
     settings = {
-        "max_model_len": wanted.max_model_len,
-        "max_num_seqs": wanted.max_num_seqs,
+        "max_model_len": requested.max_model_len,
+        "max_num_seqs": requested.max_num_seqs,
         "options": " ".join(options),
-        "weights": weights or wanted.dtype,
+        "weights": weights or requested.dtype,
     }
     return ServerCommand("kernels", False, [*command, *size, *place, *options], dict(os.environ), settings)

@@ -93,9 +93,9 @@ def _loaded(compiled: Any) -> int:
 
     driver = triton.runtime.driver.active
     device = driver.get_current_device()
-    room = driver.utils.get_device_properties(device)["max_shared_mem"]
-    if compiled.metadata.shared > room:
-        raise triton.OutOfResources(compiled.metadata.shared, room, "shared memory")
+    max_shared = driver.utils.get_device_properties(device)["max_shared_mem"]
+    if compiled.metadata.shared > max_shared:
+        raise triton.OutOfResources(compiled.metadata.shared, max_shared, "shared memory")
     _, function, *_ = driver.utils.load_binary(compiled.name, compiled.kernel, compiled.metadata.shared, device)
     return int(function)
 

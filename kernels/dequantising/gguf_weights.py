@@ -48,8 +48,8 @@ def weights_of_gguf(name: str, path: Path, config: dict[str, Any]) -> Iterator[l
             if paired_heads := next((count for key, count in paired.items() if key in part.name), None):
                 values, *numbers = [_halves(value, paired_heads) for value in (values, *numbers)]
             tensors.append(torch.from_numpy(values).bfloat16())
-        whole = tensors[0] if mixture is None or ".mlp.experts." not in ours else _experts(tensors, mixture.biased)
-        return whole, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
+        tensor = tensors[0] if mixture is None or ".mlp.experts." not in ours else _experts(tensors, mixture.biased)
+        return tensor, layouts.Groups(*map(torch.from_numpy, numbers)) if numbers else None
 
     for ours, (_, parts) in named(header, config, name).items():
         size = sum(math.prod(part.shape) for part in parts)
@@ -66,10 +66,10 @@ def _experts(parts: list[torch.Tensor], alternating: bool) -> torch.Tensor:
     """Experts [experts, outputs, inputs] or their biases, with the gate before up; gpt-oss's rows of both alternate,
     and its weights are [experts, inputs, outputs].
     """
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    joined = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
     if alternating and len(parts) > 1:
-        whole = torch.stack(parts, 2).flatten(1, 2)
-    return whole.transpose(1, 2) if alternating and whole.ndim == 3 else whole
+        joined = torch.stack(parts, 2).flatten(1, 2)
+    return joined.transpose(1, 2) if alternating and joined.ndim == 3 else joined
 
 
 def dequantise_rows(stored: np.ndarray, dtype: str) -> np.ndarray:

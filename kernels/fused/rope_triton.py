@@ -255,9 +255,9 @@ def _check_append(given: AppendArguments) -> None:
     check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
         check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
-    wanted = k_cache.dtype == torch.float8_e4m3fn or given.k_scale is not None
+    needs_scale = k_cache.dtype == torch.float8_e4m3fn or given.k_scale is not None
     for name, scale in zip(("k_scale", "v_scale"), scales, strict=True):
-        check_presence(name, scale, wanted, f"k_cache is {k_cache.dtype}")
+        check_presence(name, scale, needs_scale, f"k_cache is {k_cache.dtype}")
         if scale is not None:
             check_tensor(name, scale, k.shape[2:3], (torch.float32,), q.device)
 

@@ -10,8 +10,8 @@ C = TypeVar("C")
 
 def find_config(candidates: Iterable[C], params: Mapping[str, Any], names: Collection[str]) -> C | None:
     """The first tile config whose fields `names` have the values in `params`; others may be any."""
-    wanted = {name: value for name, value in params.items() if name in names}
-    return next((c for c in candidates if all(getattr(c, name) == value for name, value in wanted.items())), None)
+    selected = {name: value for name, value in params.items() if name in names}
+    return next((c for c in candidates if all(getattr(c, name) == value for name, value in selected.items())), None)
 
 
 def config_of(

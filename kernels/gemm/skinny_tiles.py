@@ -144,8 +144,8 @@ class TileConfig:
         rows = self.most_units(at_once) * self.unit_rows
         sum_bytes = self.kept_units(at_once) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
-        beside = scales + rows * self.row_bytes
-        return self.spare + _line(self.struct_bytes) + _line(sum_bytes + beside + 128) + _line(self.x_bytes * self.m)
+        fixed = scales + rows * self.row_bytes
+        return self.spare + _line(self.struct_bytes) + _line(sum_bytes + fixed + 128) + _line(self.x_bytes * self.m)
 
     def stages(self, at_once: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""

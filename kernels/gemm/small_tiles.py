@@ -139,8 +139,8 @@ class SmallTileConfig:
     @cached_property
     def stages(self) -> int:
         """Stages of the ring, a panel each."""
-        room = MAX_DYNAMIC - (0 if self.alias else self.sums_bytes)
-        return min(MAX_STAGES, self.panels, room // self.stage_bytes)
+        available = MAX_DYNAMIC - (0 if self.alias else self.sums_bytes)
+        return min(MAX_STAGES, self.panels, available // self.stage_bytes)
 
     @property
     def shared_bytes(self) -> int:

@@ -224,12 +224,12 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
         exchange.counted_prompt = prompt
     elif type(prompt) is int:
         exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
-    wanted, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
-    if type(output) is int and 0 < output <= max(wanted, events) + MAX_SURPLUS_TOKENS:
+    planned, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
+    if type(output) is int and 0 < output <= max(planned, events) + MAX_SURPLUS_TOKENS:
         exchange.counted_output = output
     elif type(output) is int and output:
         counted = _shown(str(output).encode())
-        sentence = f"The server counted {counted} tokens in {events:,} events; {wanted:,} were asked for."
+        sentence = f"The server counted {counted} tokens in {events:,} events; {planned:,} were asked for."
         exchange.fail(GARBAGE, sentence, now_ns)
 
 

@@ -84,11 +84,11 @@ class LoadShare:
 
     def generator(self) -> Generator:
         """The generator that sends this share."""
-        whole, parts = self.sending.load(), self.sending.processes
+        load, parts = self.sending.load(), self.sending.processes
         own = replace(
-            whole,
-            requests=itertools.islice(whole.requests, self.number, None, parts),
-            users=whole.users and whole.users // parts + (self.number < whole.users % parts),
+            load,
+            requests=itertools.islice(load.requests, self.number, None, parts),
+            users=load.users and load.users // parts + (self.number < load.users % parts),
         )
         counts = Counts(parts, self.counts, self.number)
         return Generator(self.sending.address, own, self.sending.limits, counts)

@@ -43,7 +43,7 @@ class ServerSettings:
 
 
 def vllm(
-    wanted: ServerSettings, python: str, environment: Mapping[str, str], options: Sequence[str] = ()
+    requested: ServerSettings, python: str, environment: Mapping[str, str], options: Sequence[str] = ()
 ) -> ServerCommand:
     """vLLM's server, without prefix cache where prompts share nothing. Raises ValueError without its Python."""
     if shutil.which(python) is None:
@@ -51,28 +51,28 @@ def vllm(
     version = _installed(python, environment, "vllm")
     if not version:
         raise ValueError(f"{python} has no vLLM")
-    long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[wanted.dtype]
+    long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[requested.dtype]
     given = {
         "--dtype": long,
-        "--max-model-len": str(wanted.max_model_len),
-        "--max-num-seqs": str(wanted.max_num_seqs),
-        "--gpu-memory-utilization": str(wanted.memory),
+        "--max-model-len": str(requested.max_model_len),
+        "--max-num-seqs": str(requested.max_num_seqs),
+        "--gpu-memory-utilization": str(requested.memory),
         "--generation-config": "vllm",
         "--seed": "0",
     }
-    cached = "--enable-prefix-caching" if wanted.shared_prefix else "--no-enable-prefix-caching"
+    cached = "--enable-prefix-caching" if requested.shared_prefix else "--no-enable-prefix-caching"
     flags = [cached, "--disable-log-stats", "--disable-uvicorn-access-log"]
     settings = [*(word for pair in given.items() for word in pair), *flags, *options]
-    place = ["--host", "127.0.0.1", "--port", str(wanted.port)]
+    place = ["--host", "127.0.0.1", "--port", str(requested.port)]
     # By `vllm serve`: started as the module of the API, vLLM reads --api-server-count and ignores it.
-    start = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(wanted.directory)]
-    if (tokenizer := wanted.directory / TOKENIZER_FOLDER).is_dir():
+    start = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(requested.directory)]
+    if (tokenizer := requested.directory / TOKENIZER_FOLDER).is_dir():
         start += ["--tokenizer", str(tokenizer)]
     rounded = {"weights": "fp8"} if "--quantization=fp8" in options else {}
     return ServerCommand(
         "vllm",
         True,
-        [*start, "--served-model-name", wanted.name, *place, *settings],
+        [*start, "--served-model-name", requested.name, *place, *settings],
         environment,
         {"version": version, "options": " ".join(settings)} | rounded,
     )

@@ -35,8 +35,8 @@ def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str,
     """
     import torch
 
-    wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return _gpu(0.3 if quick else 2.0) if wanted.startswith("cuda") else _cpu()
+    device_type = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return _gpu(0.3 if quick else 2.0) if device_type.startswith("cuda") else _cpu()
 
 
 def _gpu(warm_up: float) -> dict[str, Any]:

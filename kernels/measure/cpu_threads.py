@@ -14,8 +14,8 @@ SPIN_COUNT = "20000"
 
 def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
     """Environment of a process that computes on the CPU, unless `outer` sets it. Apply before torch is imported."""
-    wanted = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
-    return {name: outer.get(name, value) for name, value in wanted.items()}
+    settings = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
+    return {name: outer.get(name, value) for name, value in settings.items()}
 
 
 def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[int] | None = None) -> int:

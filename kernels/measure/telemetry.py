@@ -89,11 +89,14 @@ class TelemetrySampler:
 def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | None]:
     """The mean of readings (s, W) by the trapezoidal rule, and the longest gap in s; None of fewer than two."""
     pairs = list(itertools.pairwise(readings))
-    whole = readings[-1][0] - readings[0][0] if pairs else 0.0
-    if not whole:
+    duration = readings[-1][0] - readings[0][0] if pairs else 0.0
+    if not duration:
         return {"power_w_mean": None, "power_gap_s": None}
     joules = sum((later - earlier) * (first + second) / 2 for (earlier, first), (later, second) in pairs)
-    return {"power_w_mean": joules / whole, "power_gap_s": max(later - earlier for (earlier, _), (later, _) in pairs)}
+    return {
+        "power_w_mean": joules / duration,
+        "power_gap_s": max(later - earlier for (earlier, _), (later, _) in pairs),
+    }
 
 
 class _OthersCpuTime:

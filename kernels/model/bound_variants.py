@@ -101,11 +101,11 @@ class BoundVariants:
         near = sorted(self._planned.get(_kind(case), []), key=lambda op: _distance(case, op.case))
         for op in near:
             variant = registry.variant(op.variant)
-            wanted = case.model_copy(update={name: op.case[name] for name in LOWERED if name in op.case})
-            if variant.serves(wanted, self.gpu) is None:
-                params = variant.resized(wanted, op.params)
-                function = self.built(variant, wanted, params)
-                return BoundVariant(variant, wanted, params, function, _distance(case, op.case))
+            target = case.model_copy(update={name: op.case[name] for name in LOWERED if name in op.case})
+            if variant.serves(target, self.gpu) is None:
+                params = variant.resized(target, op.params)
+                function = self.built(variant, target, params)
+                return BoundVariant(variant, target, params, function, _distance(case, op.case))
         return None
 
 

@@ -83,8 +83,8 @@ def refusal(model: Any) -> str | None:
     for kind, rope_type in kinds.items():
         if rope_type not in (*STATIC_ROPES, LONG_ROPE):
             return f"rope_type {rope_type!r} depends on the length"
-        whole = 2 * getattr(rotary, f"{kind}_inv_freq".lstrip("_")).numel() == head_size(config.to_dict())
-        if not whole and (order is None or hasattr(model.model.layers[0].self_attn, "q_norm")):
+        full_rotary = 2 * getattr(rotary, f"{kind}_inv_freq".lstrip("_")).numel() == head_size(config.to_dict())
+        if not full_rotary and (order is None or hasattr(model.model.layers[0].self_attn, "q_norm")):
             return "only a part of each head is rotated"
     if (switch := rope_switch(config)) is not None and switch % PADDED_TO:
         return f"original_max_position_embeddings {switch} is no multiple of {PADDED_TO}, to which prompts are padded"

@@ -19,41 +19,41 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     transformers' own modules run on `device`, which holds one layer, the embedding or the LM head at a time. Raises
     ValueError for a model that the compact decoder refuses.
     """
-    whole: Any = loading.skeleton(config, "fp32")
-    if reason := decoder.refusal(whole):
+    model: Any = loading.skeleton(config, "fp32")
+    if reason := decoder.refusal(model):
         raise ValueError(f"no float32 logits layer by layer: {reason}")
     with device:
-        rotary = type(whole.model.rotary_emb)(config=whole.config)
-    multiplier, divisor = (getattr(whole.config, name, 1) for name in ("embedding_multiplier", "logits_scaling"))
-    embedding = _made(whole, "model.embed_tokens", seed, device)
+        rotary = type(model.model.rotary_emb)(config=model.config)
+    multiplier, divisor = (getattr(model.config, name, 1) for name in ("embedding_multiplier", "logits_scaling"))
+    embedding = _made(model, "model.embed_tokens", seed, device)
     if hasattr(embedding, "scalar_embed_scale"):  # Gemma's buffer, which is no weight
         embedding.embed_scale.fill_(embedding.scalar_embed_scale)
     hidden = embedding(ids.to(device)) * multiplier
     positions = torch.arange(ids.shape[1], device=device)[None]
-    kinds = whole.config.layer_types if isinstance(rotary.rope_type, dict) else [None] * len(whole.model.layers)
+    kinds = model.config.layer_types if isinstance(rotary.rope_type, dict) else [None] * len(model.model.layers)
     angles = {kind: rotary(hidden, positions, *([kind] if kind else [])) for kind in set(kinds)}
-    for index, layer in enumerate(whole.model.layers):
-        shape = decoder.layer_shape(whole.config, layer)
+    for index, layer in enumerate(model.model.layers):
+        shape = decoder.layer_shape(model.config, layer)
         window = shape.window_within(ids.shape[1])
-        additive = whole.config._attn_implementation == "eager"  # without a mask it is not causal
+        additive = model.config._attn_implementation == "eager"  # without a mask it is not causal
         plain = window is None and shape.softcap is None and not additive
         seen = None if plain else _mask(positions[0], window or ids.shape[1]).to(hidden.dtype)
-        own = _made(whole, f"model.layers.{index}", seed, device)
+        own = _made(model, f"model.layers.{index}", seed, device)
         hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
-    hidden = _made(whole, "model.norm", seed, device)(hidden)
-    head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
-    cap = multipliers(whole.config.to_dict()).logit_cap
+    hidden = _made(model, "model.norm", seed, device)(hidden)
+    head = _made(model, "model.embed_tokens" if model.config.tie_word_embeddings else "lm_head", seed, device).weight
+    cap = multipliers(model.config.to_dict()).logit_cap
     return torch.cat([decoder.softcap(F.linear(rows, head).cpu() / divisor, cap) for rows in hidden.split(1)])
 
 
-def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
+def _made(model: Any, name: str, seed: int, device: torch.device) -> Any:
     """The module of this name with its weights, on the device."""
-    module = deepcopy(whole.get_submodule(name)).to_empty(device=device)
-    weights.generate_shard(module, whole, seed, {}, f"{name}.")
+    module = deepcopy(model.get_submodule(name)).to_empty(device=device)
+    weights.generate_shard(module, model, seed, {}, f"{name}.")
     return module.eval()
 
 
 def _mask(positions: Tensor, window: int) -> Tensor:
     """0 for the keys that each query sees within a window, else -inf: [1, 1, queries, keys]."""
-    behind = positions[:, None] - positions
-    return torch.where((behind >= 0) & (behind < window), 0.0, float("-inf"))[None, None]
+    distance = positions[:, None] - positions
+    return torch.where((distance >= 0) & (distance < window), 0.0, float("-inf"))[None, None]

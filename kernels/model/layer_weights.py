@@ -74,7 +74,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     attention = layer.self_attn
     packed = hasattr(attention, "qkv_proj")
     qkv = [attention.qkv_proj] if packed else [attention.q_proj, attention.k_proj, attention.v_proj]
-    behind = hasattr(layer, "post_feedforward_layernorm")
+    has_post_norms = hasattr(layer, "post_feedforward_layernorm")
     matrices, biases = (join_tensors(qkv, name, pack) for name in ("weight", "bias"))
     if (order := rotary_order(config.to_dict())) is not None:
         matrices, biases = (_reordered(config, attention, parts, order) for parts in (matrices, biases))
@@ -86,10 +86,12 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
         k_norm=norm_of(config, attention, "k_norm"),
         o=attention.o_proj.weight,
         o_bias=attention.o_proj.bias,
-        post_norm=norm_of(config, layer, "pre_feedforward_layernorm" if behind else "post_attention_layernorm"),
+        post_norm=norm_of(config, layer, "pre_feedforward_layernorm" if has_post_norms else "post_attention_layernorm"),
         mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(config, layer.mlp, pack),
-        attention_norm=norm_of(config, layer, "post_attention_layernorm" if behind else "post_self_attn_layernorm"),
-        mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if behind else "post_mlp_layernorm"),
+        attention_norm=norm_of(
+            config, layer, "post_attention_layernorm" if has_post_norms else "post_self_attn_layernorm"
+        ),
+        mlp_norm=norm_of(config, layer, "post_feedforward_layernorm" if has_post_norms else "post_mlp_layernorm"),
         sinks=getattr(attention, "sinks", None),
         kv_scales=(getattr(attention, "k_scale", None), getattr(attention, "v_scale", None)),
     )
@@ -106,11 +108,11 @@ def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]
         return parts
     copies = vars(owner).setdefault("reordered", {})
     if (rank := parts[0].ndim) not in copies:
-        whole, size = torch.cat([part.detach() for part in parts]), head_size(config.to_dict())
-        rows = torch.arange(len(whole), device=whole.device)
+        joined, size = torch.cat([part.detach() for part in parts]), head_size(config.to_dict())
+        rows = torch.arange(len(joined), device=joined.device)
         rotated = (config.num_attention_heads + config.num_key_value_heads) * size
         rows[:rotated] = rows[:rotated].view(-1, size)[:, order].flatten()
-        copies[rank] = whole[rows]
+        copies[rank] = joined[rows]
         for name in STORED:
             if (stored := getattr(parts[0], name, None)) is not None and len(parts) == 1:
                 setattr(copies[rank], name, stored[rows.to(stored.device)])

@@ -105,16 +105,16 @@ def answer_of(model: PreTrainedModel) -> AnswerKind:
 
 def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationFacts:
     """See `kernels.runners.describe`."""
-    wanted = configuration(config)
-    own = wanted.dtype if isinstance(wanted.dtype, torch.dtype) else torch.float32
-    model = _build(wanted, DTYPES[dtype] if dtype else own, "meta")
+    described = configuration(config)
+    own = described.dtype if isinstance(described.dtype, torch.dtype) else torch.float32
+    model = _build(described, DTYPES[dtype] if dtype else own, "meta")
     kind = kind_of(model)
-    cached = _cached_per_token(wanted) * model.dtype.itemsize if kind == "decoder" else 0
+    cached = _cached_per_token(described) * model.dtype.itemsize if kind == "decoder" else 0
     return ConfigurationFacts(
         kind=kind,
-        family=wanted.model_type,
+        family=described.model_type,
         architecture=type(model).__name__,
-        model_type=wanted.model_type,
+        model_type=described.model_type,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         weight_bytes=sum(parameter.nbytes for parameter in model.parameters()),
         kv_bytes_per_token=cached,

@@ -37,9 +37,9 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
 
 def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, prompt: int, tokens: int) -> ModelCase:
     """As `model_case`, by the configuration alone: for a model that is not loaded, or not in one piece."""
-    whole: Any = loading.skeleton(config, dtype)
-    whole.tie_weights()
-    return model_case(whole, name, dtype, batch, prompt, tokens)
+    model: Any = loading.skeleton(config, dtype)
+    model.tie_weights()
+    return model_case(model, name, dtype, batch, prompt, tokens)
 
 
 def _parameters(model: Any, embedding: Any) -> int:

@@ -78,20 +78,18 @@ def shard_config(config: Mapping[str, Any], tensor_parallel_size: int) -> dict[s
     family = config.get("model_type")
     if family not in SHARDED:
         raise ValueError(f"model_type {family!r}: {', '.join(SHARDED)} are sharded over several GPUs")
-    whole: Any = loading.configuration(dict(config))
+    full: Any = loading.configuration(dict(config))
     of_experts = "moe_intermediate_size"
     inner = (
-        of_experts
-        if hasattr(type(whole), of_experts) and families.is_sparse(whole.to_dict(), 0)
-        else "intermediate_size"
+        of_experts if hasattr(type(full), of_experts) and families.is_sparse(full.to_dict(), 0) else "intermediate_size"
     )
     units = {} if families.normed_over_heads(dict(config)) else {"num_key_value_heads": 1, "num_attention_heads": 1}
-    units[inner] = EXPERT_COLUMNS if has_experts(whole) else 1
-    sizes = [(name, getattr(whole, name), unit) for name, unit in units.items()]
+    units[inner] = EXPERT_COLUMNS if has_experts(full) else 1
+    sizes = [(name, getattr(full, name), unit) for name, unit in units.items()]
     if problem := indivisible(sizes, tensor_parallel_size):
         raise ValueError(problem)
     shard = {name: size // tensor_parallel_size for name, size, _ in sizes}
-    head_dim = getattr(whole, "head_dim", None) or whole.hidden_size // whole.num_attention_heads
+    head_dim = getattr(full, "head_dim", None) or full.hidden_size // full.num_attention_heads
     return deepcopy(dict(config)) | shard | {"head_dim": head_dim}
 
 
@@ -126,12 +124,12 @@ def load(
 def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> TensorParallelModel:
     """The generated model over `devices`, each rank's weights made there. Raises ValueError as `shard_config`."""
     shard_config(config, len(devices))
-    whole: Any = loading.skeleton(config, dtype)
+    full: Any = loading.skeleton(config, dtype)
 
     def fill(shard: Any, place: Place) -> None:
-        shapes = {name: whole.get_parameter(name).shape for name, _ in shard.named_parameters()}
+        shapes = {name: full.get_parameter(name).shape for name, _ in shard.named_parameters()}
         boxes = {name: _boxes(name, shapes[name], own.shape, place) for name, own in shard.named_parameters()}
-        weights.generate_shard(shard, whole, seed, boxes)
+        weights.generate_shard(shard, full, seed, boxes)
 
     return _made(config, devices, dtype, fill)
 
@@ -169,9 +167,9 @@ def shard_model(model: Any, devices: Sequence[torch.device]) -> TensorParallelMo
 
     def fill(shard: Any, place: Place) -> None:
         for name, own in shard.named_parameters():
-            whole = model.get_parameter(name)
-            for at, box in _boxes(name, whole.shape, own.shape, place):
-                own[at].copy_(whole[box])
+            full = model.get_parameter(name)
+            for at, box in _boxes(name, full.shape, own.shape, place):
+                own[at].copy_(full[box])
         shard.model.rotary_emb = deepcopy(model.model.rotary_emb).to(shard.device)
 
     return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
@@ -263,45 +261,45 @@ def _read_boxes(path: Path, tensors: Iterable[tuple[str, torch.Tensor]], place: 
     """Copies a rank's slices out of a file, which is mapped no longer than that takes."""
     with safe_open(path, framework="pt") as file:
         for name, own in tensors:
-            whole = file.get_slice(name)
-            for at, box in _boxes(name, whole.get_shape(), own.shape, place):
-                own[at].copy_(whole[box])
+            full = file.get_slice(name)
+            for at, box in _boxes(name, full.get_shape(), own.shape, place):
+                own[at].copy_(full[box])
 
 
 def _read_groups(path: Path, attribute: str, shard: Any, place: Place) -> None:
     """Gives a rank's weights their slice of scales and zeros: of rows, or of groups of columns where it cuts none."""
     with safe_open(path, framework="pt") as file:
         for name in list(file.keys()):
-            own, whole = shard.get_parameter(name), file.get_slice(name)
-            (rows, columns), sizes = own.shape, whole.get_shape()
+            own, full = shard.get_parameter(name), file.get_slice(name)
+            (rows, columns), sizes = own.shape, full.get_shape()
             shape = (rows, -(-columns // GROUP))[: len(sizes)]
             if len(sizes) == 1 or columns % GROUP == 0 or shape == (rows, sizes[1]):
-                setattr(own, attribute, whole[_box(name, sizes, shape, place)])
+                setattr(own, attribute, full[_box(name, sizes, shape, place)])
 
 
-def _boxes(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:
+def _boxes(name: str, full: Sequence[int], shape: Sequence[int], place: Place) -> list[tuple[Box, Box]]:
     """Which boxes of the whole tensor a rank has, each behind its place: two of experts' gate and up (`_box`)."""
-    box = _box(name, whole, shape, place)
-    if not name.endswith(GATE_FIRST) or whole[1] == shape[1]:
+    box = _box(name, full, shape, place)
+    if not name.endswith(GATE_FIRST) or full[1] == shape[1]:
         return [(tuple(slice(0, length) for length in shape), box)]
     inner, gate = shape[1] // 2, place[0] * shape[1] // 2
     return [
         (
             (slice(0, shape[0]), slice(half * inner, half * inner + inner), slice(0, shape[2])),
-            (box[0], slice(gate + half * whole[1] // 2, gate + half * whole[1] // 2 + inner), box[2]),
+            (box[0], slice(gate + half * full[1] // 2, gate + half * full[1] // 2 + inner), box[2]),
         )
         for half in range(2)
     ]
 
 
-def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
+def _box(name: str, full: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
     """A rank's shard of a tensor, cut along the dimension that is `ranks` times as long as the rank's `shape`."""
-    if len(whole) != len(shape):
-        raise ValueError(f"{name} has {len(whole)} dimensions, and {len(shape)} are needed")
+    if len(full) != len(shape):
+        raise ValueError(f"{name} has {len(full)} dimensions, and {len(shape)} are needed")
     (rank, ranks), box = place, []
-    for size, length in zip(whole, shape, strict=True):
+    for size, length in zip(full, shape, strict=True):
         if size not in (length, length * ranks):
-            raise ValueError(f"{name} has shape {list(whole)}, and {ranks} ranks have {list(shape)} each")
+            raise ValueError(f"{name} has shape {list(full)}, and {ranks} ranks have {list(shape)} each")
         begin = 0 if size == length else rank * length
         box.append(slice(begin, begin + length))
     return tuple(box)

@@ -38,24 +38,24 @@ def generate(model: "torch.nn.Module", seed: int) -> None:
 
 
 def generate_shard(
-    shard: Any, whole: Any, seed: int, boxes: Mapping[str, Sequence[tuple[Box, Box]]], prefix: str = ""
+    shard: Any, full: Any, seed: int, boxes: Mapping[str, Sequence[tuple[Box, Box]]], prefix: str = ""
 ) -> None:
     """Fills a rank's shard of a model, or one of its modules, in place with the values that `generate` gives the whole
     model there.
 
-    `whole` is that model. Only its shapes are read, so it may be on the meta device. `boxes` are those of parameters
+    `full` is that model. Only its shapes are read, so it may be on the meta device. `boxes` are those of parameters
     that are sharded: where each lies in the shard, and where in the whole. `prefix` stands before a module's names,
     such as "model.layers.3.".
     """
     import torch
 
-    _initialise_vectors(shard, whole, seed)
-    vocabulary = _vocabulary_sizes(whole)
+    _initialise_vectors(shard, full, seed)
+    vocabulary = _vocabulary_sizes(full)
     with torch.no_grad(), ThreadPoolExecutor(os.cpu_count()) as pool:
         for own, parameter in shard.named_parameters():  # tied parameters come once
             name = prefix + own
-            original = whole.get_parameter(name)
-            std = _std(whole, name, original, vocabulary)
+            original = full.get_parameter(name)
+            std = _std(full, name, original, vocabulary)
             if std is None:
                 continue
             key, scale = f"{seed}:{name}", std / _SPREAD
@@ -65,10 +65,10 @@ def generate_shard(
                     begin = [side.start for side in box]
                     _fill_box(parameter.data[own_box], original.shape, begin, key, scale)
             else:
-                _fill_whole(parameter.data, key, scale, pool)
+                _fill_tensor(parameter.data, key, scale, pool)
 
 
-def _initialise_vectors(shard: Any, whole: Any, seed: int) -> None:
+def _initialise_vectors(shard: Any, full: Any, seed: int) -> None:
     """Gives norms and other vectors of the shard the architecture's initial value (1, or 0 where the model adds 1)."""
     import torch
 
@@ -77,7 +77,7 @@ def _initialise_vectors(shard: Any, whole: Any, seed: int) -> None:
         for module in shard.modules():
             own = module.named_parameters(recurse=False)
             if any(parameter.ndim < 2 and not name.endswith("bias") for name, parameter in own):
-                whole._init_weights(module)
+                full._init_weights(module)
 
 
 def _vocabulary_sizes(model: Any) -> set[int]:
@@ -105,8 +105,8 @@ def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float |
     return 1 / math.sqrt(fan_in)
 
 
-def _fill_whole(whole: "torch.Tensor", key: str, scale: float, pool: ThreadPoolExecutor) -> None:
-    blocks = whole.view(-1).split(BLOCK)
+def _fill_tensor(tensor: "torch.Tensor", key: str, scale: float, pool: ThreadPoolExecutor) -> None:
+    blocks = tensor.view(-1).split(BLOCK)
     list(pool.map(lambda job: _fill_on_cpu(job[1], *_block_key(key, job[0]), scale), enumerate(blocks)))
 
 
@@ -135,16 +135,16 @@ def _fill_on_cpu(block: "torch.Tensor", stride: int, offset: int, scale: float) 
     block.copy_(torch.from_numpy(total))
 
 
-def _fill_box(box: "torch.Tensor", whole: Sequence[int], begin: Sequence[int], key: str, scale: float) -> None:
-    """Fills a box, on any device, that begins at `begin` in a tensor of shape `whole`."""
+def _fill_box(box: "torch.Tensor", full: Sequence[int], begin: Sequence[int], key: str, scale: float) -> None:
+    """Fills a box, on any device, that begins at `begin` in a tensor of shape `full`."""
     import numpy as np
     import torch
 
     rows, columns = box.view(len(box), -1), torch.zeros(1, dtype=torch.int64, device=box.device)
-    for dimension in range(1, len(whole)):
+    for dimension in range(1, len(full)):
         along = torch.arange(box.shape[dimension], device=box.device) + begin[dimension]
-        columns = (columns[:, None] + along * math.prod(whole[dimension + 1 :])).flatten()
-    size, width = math.prod(whole), math.prod(whole[1:])
+        columns = (columns[:, None] + along * math.prod(full[dimension + 1 :])).flatten()
+    size, width = math.prod(full), math.prod(full[1:])
     keys = [_block_key(key, index) for index in range(-(-size // BLOCK))]
     strides, offsets = torch.tensor(keys, device=box.device).unbind(1)
     together = max(1, TOGETHER // rows.shape[1])

@@ -31,28 +31,28 @@ def write_generated(config: dict[str, Any], folder: Path, devices: Sequence[str]
     device: a process for each of `devices` makes one layer after the other and writes it to a file of its own.
     """
     folder.mkdir()
-    whole: Any = loading.skeleton(config, dtype)
-    whole.config.save_pretrained(folder)
-    rest = ["model.embed_tokens", "model.norm", *(["lm_head"] if not whole.config.tie_word_embeddings else [])]
-    modules = [*rest, *(f"model.layers.{index}" for index in range(len(whole.model.layers)))]
+    model: Any = loading.skeleton(config, dtype)
+    model.config.save_pretrained(folder)
+    rest = ["model.embed_tokens", "model.norm", *(["lm_head"] if not model.config.tie_word_embeddings else [])]
+    modules = [*rest, *(f"model.layers.{index}" for index in range(len(model.model.layers)))]
     shares = [modules[begin :: len(devices)] for begin in range(len(devices))]
     write_share = partial(_write_modules, config, folder, dtype, seed)
     with ProcessPoolExecutor(len(devices), multiprocessing.get_context("spawn")) as pool:
         written = [name for names in pool.map(write_share, shares, devices) for name in names.items()]
     index = {"metadata": {}, "weight_map": dict(written)}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    _write_tokenizer(folder, _names(whole.config.vocab_size, ()))
+    _write_tokenizer(folder, _names(model.config.vocab_size, ()))
 
 
 def _write_modules(
     config: dict[str, Any], folder: Path, dtype: str, seed: int, modules: Sequence[str], device: str
 ) -> Mapping[str, str]:
     """Generates modules of a model on a device and writes each; returns the file of each tensor."""
-    whole: Any = loading.skeleton(config, dtype)
+    model: Any = loading.skeleton(config, dtype)
     files: dict[str, str] = {}
     for module in modules:
         part = loading.skeleton(config, dtype).get_submodule(module).to_empty(device=device)
-        weights.generate_shard(part, whole, seed, {}, f"{module}.")
+        weights.generate_shard(part, model, seed, {}, f"{module}.")
         tensors = {f"{module}.{name}": tensor.cpu() for name, tensor in part.named_parameters()}
         file = f"{module}.safetensors"
         save_file(tensors, folder / file, metadata={"format": "pt"})

@@ -48,8 +48,8 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
         if about_images and kind_of(model_type, [name]) != "decoder":
             sentence = f"{name} answers images and text together, which the workbench cannot make up"
             raise ModelRefused("config.json", "architectures", sentence)
-        if (taken := _main_inputs(model_type)) and taken <= NOT_MADE_UP:
-            sentence = f"{name} takes {' or '.join(sorted(taken))}, which the workbench cannot make up"
+        if (inputs := _main_inputs(model_type)) and inputs <= NOT_MADE_UP:
+            sentence = f"{name} takes {' or '.join(sorted(inputs))}, which the workbench cannot make up"
             raise ModelRefused("config.json", "architectures", sentence)
         if name in names_of(*MASKS):
             sentence = f"{name} answers with masks of objects, which the workbench does not judge"

@@ -79,14 +79,14 @@ def check_content(path: str, head: bytes, size: int) -> None:
             raise ModelRefused(path, "", f"the content is a {what}, whatever the name says")
     if head[257:262] == b"ustar":
         raise ModelRefused(path, "", "the content is a tar archive, whatever the name says")
-    if _is_pickle(head, whole=len(head) == size):
+    if _is_pickle(head, complete=len(head) == size):
         raise ModelRefused(path, "", "the content is a pickle, which can run code when it is read, whatever the name")
 
 
-def _is_pickle(head: bytes, whole: bool) -> bool:
+def _is_pickle(head: bytes, complete: bool) -> bool:
     """Protocols 2 to 5 by their mark and first opcodes; 0 and 1 when all of the file is a pickle that calls."""
     binary = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-    if not binary and not (whole and head.rstrip().endswith(b".")):
+    if not binary and not (complete and head.rstrip().endswith(b".")):
         return False
     calls = count = 0
     stream = io.BytesIO(head)

@@ -103,8 +103,8 @@ class _Reader:
         if any(not 0 < size <= MAX_DIM for size in shape):
             raise self.refused(shown, "each dimension is from 1 to 2^40")
         if kind not in BLOCKS:
-            taken = ", ".join(name for name, _, _ in BLOCKS.values())
-            raise self.refused(shown, f"tensors of ggml's type {kind} are not taken, only {taken}")
+            supported = ", ".join(name for name, _, _ in BLOCKS.values())
+            raise self.refused(shown, f"tensors of ggml's type {kind} are not taken, only {supported}")
         dtype, weights, size = BLOCKS[kind]
         if shape[0] % weights:
             raise self.refused(shown, f"rows of {shape[0]:,} are no whole blocks of {weights} weights, as {dtype} has")

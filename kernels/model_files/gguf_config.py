@@ -78,9 +78,9 @@ def config_of(header: GgufHeader, file: str, path: Path) -> dict[str, Any]:
     metadata = header.metadata
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        taken = ", ".join(ARCHITECTURES)
+        supported = ", ".join(ARCHITECTURES)
         shown = "".join(c for c in str(name)[:40] if c.isprintable())
-        raise ModelRefused(file, "general.architecture", f"GGUF files of {shown!r} are not taken, only of {taken}")
+        raise ModelRefused(file, "general.architecture", f"GGUF files of {shown!r} are not taken, only of {supported}")
     if metadata.get("split.count", 1) not in (0, 1):
         reason = "the file is one part of several; merge them with `llama-gguf-split --merge` first"
         raise ModelRefused(file, "split.count", reason)
@@ -216,11 +216,11 @@ def _rope_scaling(name: str, metadata: dict[str, Any], file: str) -> dict[str, A
     if name == "granite" and metadata.get(f"{key}.finetuned") is False:
         raise ModelRefused(file, f"{key}.finetuned", "GGUF files of 'granite' that rotate nothing are not taken")
     kind, factor = metadata.get(f"{key}.type", "none"), metadata.get(f"{key}.factor", 1.0)
-    taken = {"phi3": "longrope", "gpt-oss": "yarn"}.get(name, "linear or yarn")
+    supported = {"phi3": "longrope", "gpt-oss": "yarn"}.get(name, "linear or yarn")
     if (kind == "none" or (kind == "linear" and factor == 1)) and name != "gpt-oss":  # without, transformers scales
         return None
-    if kind not in taken.split(" or ") or type(factor) is not float or not factor > 0:
-        raise ModelRefused(file, f"{key}.type", f"only rotary embeddings scaled by {taken} are taken")
+    if kind not in supported.split(" or ") or type(factor) is not float or not factor > 0:
+        raise ModelRefused(file, f"{key}.type", f"only rotary embeddings scaled by {supported} are taken")
     if kind == "longrope":  # the factors are tensors
         return None
     scaling = {"rope_type": kind, "factor": factor}

@@ -89,12 +89,13 @@ def _tensor(name: str, key: str, entry: Any) -> Tensor:
     if not _whole_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         reason = f"the offsets must be two whole numbers from 0, the smaller first, not {str(offsets)[:60]}"
         raise ModelRefused(name, f"{shown}.data_offsets", reason)
-    wanted = math.prod(shape) * BITS[dtype] // 8
-    if wanted != offsets[1] - offsets[0]:
+    expected = math.prod(shape) * BITS[dtype] // 8
+    if expected != offsets[1] - offsets[0]:
         raise ModelRefused(
             name,
             f"{shown}.data_offsets",
-            f"a {dtype} tensor of shape {shape} has {wanted:,} bytes, but the offsets span {offsets[1] - offsets[0]:,}",
+            f"a {dtype} tensor of shape {shape} has {expected:,} bytes, but the offsets span "
+            f"{offsets[1] - offsets[0]:,}",
         )
     return Tensor(key, dtype, tuple(shape), offsets[0], offsets[1], name)
 

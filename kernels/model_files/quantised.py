@@ -143,11 +143,11 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
     groups = given.get("config_groups")
     listed = groups.values() if isinstance(groups, dict) else ()
     sections = [group.get("weights") for group in listed if isinstance(group, dict)]
-    wanted = [weights for weights in sections if isinstance(weights, dict)]
-    types = {tuple(str(weights.get(name)) for name in ("num_bits", "type", "block_structure")) for weights in wanted}
+    schemes = [weights for weights in sections if isinstance(weights, dict)]
+    types = {tuple(str(weights.get(name)) for name in ("num_bits", "type", "block_structure")) for weights in schemes}
     if len(types) != 1:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", "all groups must quantise weights, and to the same type")
-    weights = wanted[0]
+    weights = schemes[0]
     bits, kind = _bits(weights.get("num_bits"), "config_groups"), weights.get("type")
     formats = {given.get("format"), *(group.get("format") for group in listed if isinstance(group, dict))}
     if kind == "float" and bits == 4 and NVFP4 in formats:
@@ -178,8 +178,8 @@ def _group(size: Any) -> int | None:
 def _block(block: Any) -> tuple[int, int] | None:
     if block is None:
         return None
-    whole = isinstance(block, list) and all(type(size) is int and 1 <= size <= MAX_DIM for size in block)
-    if not whole or len(block) != 2:
+    valid = isinstance(block, list) and all(type(size) is int and 1 <= size <= MAX_DIM for size in block)
+    if not valid or len(block) != 2:
         reason = "the block of weights that share a scale must be two whole numbers from 1 to 2^40"
         raise ModelRefused(FILE, FIELD, reason)
     return block[0], block[1]

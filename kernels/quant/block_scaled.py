@@ -72,8 +72,8 @@ def operand(x: Tensor, scales: BlockScales, rows: int = TILE_ROWS) -> Operand:
 
 def in_tiles(scales: Tensor, rows: int, columns: int) -> Tensor:
     """uint8 [rows, scales] as tiles [row tiles, column tiles, 512], after padding to these multiples."""
-    whole = pad(scales, (0, -scales.shape[1] % columns, 0, -scales.shape[0] % rows))
-    split = whole.view(-1, TILE_ROWS // 32, 32, whole.shape[1] // TILE_SCALES, TILE_SCALES)
+    padded = pad(scales, (0, -scales.shape[1] % columns, 0, -scales.shape[0] % rows))
+    split = padded.view(-1, TILE_ROWS // 32, 32, padded.shape[1] // TILE_SCALES, TILE_SCALES)
     return split.permute(0, 3, 2, 1, 4).reshape(split.shape[0], split.shape[3], TILE_BYTES)
 
 

@@ -97,11 +97,13 @@ class QuantisedMatrix:
             if self.block_scales is None:
                 out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).to(dtype)
                 continue
-            blocks, whole = self.block_scales[rows], self.block == GROUP
+            blocks, full_groups = self.block_scales[rows], self.block == GROUP
             scales = (
-                (blocks if whole else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
+                (blocks if full_groups else blocks.view(torch.float8_e4m3fn))
+                .float()
+                .repeat_interleave(self.block, dim=1)
             )
-            wide = codes.view(torch.int8).float() if whole else e2m1.values(codes)
+            wide = codes.view(torch.int8).float() if full_groups else e2m1.values(codes)
             scales = scales[:, : codes.shape[1]]
             added: torch.Tensor | float = 0.0
             if self.zeros is not None:

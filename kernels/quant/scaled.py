@@ -49,8 +49,8 @@ def _largest(x: torch.Tensor, scales: Scales, rows: int) -> torch.Tensor:
     if scales == "row":
         return x.amax(dim=1, keepdim=True)
     m, k = x.shape
-    whole = pad(x, (0, -k % BLOCK, 0, -m % rows))
-    return whole.view(whole.shape[0] // rows, rows, whole.shape[1] // BLOCK, BLOCK).amax(dim=(1, 3))
+    padded = pad(x, (0, -k % BLOCK, 0, -m % rows))
+    return padded.view(padded.shape[0] // rows, rows, padded.shape[1] // BLOCK, BLOCK).amax(dim=(1, 3))
 
 
 def _spread(scales: torch.Tensor, shape: torch.Size) -> torch.Tensor:

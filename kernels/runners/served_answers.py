@@ -104,10 +104,10 @@ def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
     """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
     if clients.kind != "decoder":
         return None
-    wanted = clients.traffic.output_tokens
+    planned = clients.traffic.output_tokens
     counts = {len(row) for batch in kept for row in batch.tokens} | {len(served.times_ns) for served in clients.served}
-    other = next((count for count in sorted(counts) if count != wanted), None)
-    return None if other is None else f"It answered with {other:,} ids or times where {wanted:,} were asked for."
+    other = next((count for count in sorted(counts) if count != planned), None)
+    return None if other is None else f"It answered with {other:,} ids or times where {planned:,} were asked for."
 
 
 def _other_times(clients: Clients) -> str | None:

@@ -154,9 +154,9 @@ def generate(engine: Engine | AsyncEngine, request: dict[str, Any], serial: int)
     from vllm.sampling_params import RequestOutputKind
 
     start_ns = time.monotonic_ns()
-    wanted = request["tokens"]
+    tokens = request["tokens"]
     greedy = SamplingParams(
-        temperature=0.0, max_tokens=wanted, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA
+        temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA
     )
     prompts = {f"{serial}-{row}": prompt for row, prompt in enumerate(request["prompts"])}
     arrived = list(engine.serve(prompts, greedy).values())

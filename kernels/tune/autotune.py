@@ -135,8 +135,8 @@ def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _Provi
     left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
     too_late = left < variant.build_seconds if variant.build_seconds else (report is None and left <= 0)
     if too_late:
-        wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
-        trial.late, trial.reason = True, f"Not tried: {wanted} was left for this case."
+        limit = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
+        trial.late, trial.reason = True, f"Not tried: {limit} was left for this case."
         return None
     bench.note(trial, 2 * variant.build_seconds)
     if report is None:

@@ -52,8 +52,8 @@ def default_of(trials: Sequence[Trial]) -> Trial:
     return torchs_own(trials) or trials[0]
 
 
-def name_beside(one: Trial, beside: Trial) -> str:
-    """The name of `beside` in a sentence about the other."""
-    if one.variant != beside.variant or one.case != beside.case:
+def name_beside(one: Trial, other: Trial) -> str:
+    """The name of `other` in a sentence about the other."""
+    if one.variant != other.variant or one.case != other.case:
         return one.variant
     return "the same with " + ", ".join(f"{name} {value}" for name, value in one.params.items())

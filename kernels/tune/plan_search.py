@@ -126,8 +126,8 @@ def _alternatives(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     best = min((option.ms for option in alternatives), default=0.0)
     others = [option.op for option in alternatives if option.op is not op and option.ms <= BEHIND * best]
     case = case_from.validate_python(op.case)
-    beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
-    return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
+    candidates = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
+    return [*(op.model_copy(update={"params": params}) for params in candidates if params != op.params), *others]
 
 
 def _best(options: OptionTable, case: Case) -> PlannedOp | None:

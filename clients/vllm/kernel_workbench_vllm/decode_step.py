@@ -156,11 +156,11 @@ class DecodeStep:
     def _attention(self, w: Weights, shape: LayerShape) -> Callable[[Tensor, Tensor, Tensor, StepInput], Tensor]:
         """f(qkv, keys, values, input) -> o [rows, heads · head_dim]; k and v go into their pages."""
         (page_size, capacity), variants, rows, dtype = self._pages, self._rows.variants, self._rows.m, self._rows.dtype
-        whole = step_case(w, shape, rows, capacity, dtype, page_size)
+        fused = step_case(w, shape, rows, capacity, dtype, page_size)
         decode = attention_case(shape, "decode", rows, 1, capacity, dtype, page_size)
-        if fits_step(w, shape) and (variants.planned(whole) or not variants.planned(decode)):
+        if fits_step(w, shape) and (variants.planned(fused) or not variants.planned(decode)):
             step, norms, (cos, sin) = (
-                variants.bound(whole).function,
+                variants.bound(fused).function,
                 step_weights(w),
                 (self.model.cos, self.model.sin),
             )

@@ -65,8 +65,8 @@ def register_models() -> None:
 
 def wants_drafts(config: Any) -> bool:
     """Whether a pass is to make several tokens of each sequence, as drafts of a method that Model Runner V2 has not."""
-    wanted = os.environ.get(SEVERAL) and config.speculative_config is not None
-    return bool(wanted) and config.speculative_config.method == DRAFTS
+    enabled = os.environ.get(SEVERAL) and config.speculative_config is not None
+    return bool(enabled) and config.speculative_config.method == DRAFTS
 
 
 def writes_drafts(config: Any) -> bool:
@@ -317,7 +317,7 @@ def refusal(model: Any, config: Any) -> str | None:
     layouts = {expert.quant_method.unquantized_backend.name for expert in experts} if methods <= UNQUANTISED else set()
     attention = layers[0].self_attn
     rotary, backend = attention.rotary_emb, attention.attn.get_attn_backend().get_name()
-    whole = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
+    full_rotary = getattr(rotary, "is_neox_style", False) and getattr(rotary, "rotary_dim", 0) == attention.head_dim
     # Sequences have one token each when such a graph is captured, and any number when it is replayed.
     mixed = config.compilation_config.cudagraph_mode.mixed_mode().name == "FULL"
     mixed = mixed or os.environ.get("VLLM_USE_BREAKABLE_CUDAGRAPH") == "1"
@@ -331,7 +331,7 @@ def refusal(model: Any, config: Any) -> str | None:
         f"dtype is {config.model_config.dtype}": config.model_config.dtype not in (torch.bfloat16, torch.float16),
         "one CUDA graph is for decodes and prompts": mixed,
         "hidden states of several layers are asked for": bool(getattr(model.model, "aux_hidden_state_layers", ())),
-        f"{type(rotary).__name__} does not rotate whole heads by halves": not whole,
+        f"{type(rotary).__name__} does not rotate whole heads by halves": not full_rotary,
         "attention has another scale": attention.scaling != attention.head_dim**-0.5,
         "attention has a window": getattr(attention.attn, "sliding_window", None) is not None,
     }

@@ -90,10 +90,10 @@ RING_PROMOTION = 128
 """Bytes that a copy brings into the L2 for each row: those beside it belong to a head of other SMs."""
 
 
-def check_present(wanted: int, present: int) -> None:
+def check_sms(required: int, available: int) -> None:
     """Raises ValueError unless all blocks of a launch, which wait for each other, fit on the GPU at once."""
-    if wanted > present:
-        raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {present}")
+    if required > available:
+        raise ValueError(f"sms: the layout has {required} SMs and the GPU {available}")
 
 
 def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
@@ -255,11 +255,11 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     slots = min(constants["BATCH"] * constants["TOP_K"], constants["EXPERTS"])
     names = ("ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
     integers = bool(constants["INTEGERS"])
-    wanted = [
+    sizes = [
         (constants["WEIGHT_BITS"], constants["SCALED_TILES"], ZEROS[constants["ZEROS"]]),
         (constants["HEAD_BITS"], GROUP_TILES if integers else 0, ""),
     ]
-    forms = [form for form in FORMATS.values() if (form.bits, form.scaled, form.zeros) in wanted]
+    forms = [form for form in FORMATS.values() if (form.bits, form.scaled, form.zeros) in sizes]
     if constants["EXPERT_BITS"] != constants["WEIGHT_BITS"]:
         forms.append(MXFP4)
     slot = max(replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes for form in forms)
@@ -305,12 +305,12 @@ def build_layout(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int 
     """The build of a layout for the current GPU and `beside` ranks on it, without pairs that do not fit. Raises
     InvalidProgram for programs that fail, ValueError without room for a ring.
     """
-    made = programs(shape, layout)
-    check_programs_once(*made)
-    constants = defines(made[0], tuning)  # those of all ranks
-    if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
+    built = programs(shape, layout)
+    check_programs_once(*built)
+    constants = defines(built[0], tuning)  # those of all ranks
+    if built[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * built[0].layout.sms:
         return build_layout(shape, replace(layout, pairs=False), tuning, beside)
-    return MegakernelBuild(made, constants)
+    return MegakernelBuild(built, constants)
 
 
 def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:

@@ -244,7 +244,7 @@ class SingleGpuMegakernel(Rank):
         beside: Sequence[Rank] = (),
     ) -> None:
         gpu = model.lm_head.weight.device
-        device.check_present(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+        device.check_sms(layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         super().__init__(model, device.build_layout(shape, layout, tuning), (0, gpu), capacity, tuning, rounded, beside)
         self.launches, self.ranks = 0, [self]
 

@@ -62,13 +62,13 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
         if rounded is not None and not _keeps_values(compact, rounded):
             compact = round_decoder(compact, rounded)
         return [RankModel(model, compact, rounded)]
-    made = []
+    models = []
     for rank, shard in enumerate(shard_model(model, devices).shards):
         own = Decoder(shard)
         codes = None if rounded is None else shard_codes(rounded, own, (rank, len(devices)), devices[rank])
-        made.append(RankModel(shard, own, codes))
-        _round_in_place(made[-1], first=len(made) == 1)
-    return made
+        models.append(RankModel(shard, own, codes))
+        _round_in_place(models[-1], first=len(models) == 1)
+    return models
 
 
 def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> RoundedWeights:
@@ -99,12 +99,12 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
         ]
         for rank, layer_codes in enumerate(layers):
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
-    made = []
+    models = []
     for shard, compact, layer_codes in zip(shards, own, layers, strict=True):
         with torch.cuda.device_of(compact.lm_head):
             lm_head = head_codes(compact, weights)
-        made.append(RankModel(shard, compact, RoundedWeights(layer_codes, lm_head)))
-    return made
+        models.append(RankModel(shard, compact, RoundedWeights(layer_codes, lm_head)))
+    return models
 
 
 def shard_codes(

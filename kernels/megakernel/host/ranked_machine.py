@@ -43,7 +43,7 @@ class RankedMachine:
         connect(gpus)
         most = max(Counter(gpus).values())
         for gpu in gpus:
-            device.check_present(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+            device.check_sms(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         with current(gpus[0]):
             made = device.build_layout(shape, layout, tuning, most)
         self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0

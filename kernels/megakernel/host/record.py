@@ -36,9 +36,9 @@ def record(
     else:
         model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     runner: Any = runners.runner("megakernel", model, options)
-    made = timeline(runner, torch.randint(config["vocab_size"], (batch, prompt), device="cuda"), tokens)
-    trace.save(path, made)
-    return made
+    recorded = timeline(runner, torch.randint(config["vocab_size"], (batch, prompt), device="cuda"), tokens)
+    trace.save(path, recorded)
+    return recorded
 
 
 def timeline(runner: "MegakernelRunner", prompt: Tensor, tokens: int) -> trace.Recorded:

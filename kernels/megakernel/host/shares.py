@@ -61,7 +61,7 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
     if not timeline.spans:
         raise BadTrace("the timeline has no marks")
     begin, end = min(span.marks[START] for span in timeline.spans), max(span.marks[DONE] for span in timeline.spans)
-    whole = (end - begin) * timeline.sms * timeline.gpus
+    total = (end - begin) * timeline.sms * timeline.gpus
     spent: dict[str, np.ndarray] = {}
     layers: dict[str, set[int]] = {}
     attends = not programs[0].layout.splits
@@ -75,7 +75,7 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
             layers.setdefault(op, set()).add(span.layer)
     read = bytes_of(programs, keys)
     kinds = [
-        InstructionShare(op, float(times[0] / whole), float(times[1] / whole), len(layers[op]), read.get(op, 0.0))
+        InstructionShare(op, float(times[0] / total), float(times[1] / total), len(layers[op]), read.get(op, 0.0))
         for op, times in spent.items()
     ]
     between = 1 - sum(kind.waits + kind.works for kind in kinds)

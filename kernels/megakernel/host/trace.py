@@ -83,7 +83,7 @@ def load(path: Path) -> list[tuple[Program, Trace]]:
         with np.load(path, allow_pickle=False) as kept:
             traces, tables, starts = kept["trace"], kept["program"], kept["program_start"]
             shape, layout = (json.loads(str(kept[name])) for name in ("shape", "layout"))
-        made = ModelShape(**shape), Layout(**layout)
+        parsed = ModelShape(**shape), Layout(**layout)
         lists = np.split(tables, starts[1:])
     except (KeyError, ValueError, TypeError) as error:
         raise BadTrace(f"{path}: not a trace of the megakernel ({type(error).__name__})") from None
@@ -92,7 +92,7 @@ def load(path: Path) -> list[tuple[Program, Trace]]:
     sms = traces.shape[1] if traces.ndim == 4 else 0
     if sms * len(traces) != len(lists) or traces.shape[2] < max(map(len, lists)):
         raise BadTrace(f"{path}: trace {traces.shape} does not fit {len(lists)} lists of instructions")
-    programs = [Program(*made, lists[rank * sms : (rank + 1) * sms], rank=rank) for rank in range(len(traces))]
+    programs = [Program(*parsed, lists[rank * sms : (rank + 1) * sms], rank=rank) for rank in range(len(traces))]
     return list(zip(programs, traces.astype(np.uint64), strict=True))
 
 
@@ -131,9 +131,9 @@ def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSp
     of both's partials, comes on neither before both made them, which bounds the difference at every exchange. The
     middle of the narrowest bounds is taken.
     """
-    made, read = zip(*(_exchanges(spans) for spans in (first, other)), strict=True)
-    most = [read[1][place] - made[0][place] for place in read[1].keys() & made[0].keys()]
-    least = [made[1][place] - read[0][place] for place in read[0].keys() & made[1].keys()]
+    sent, read = zip(*(_exchanges(spans) for spans in (first, other)), strict=True)
+    most = [read[1][place] - sent[0][place] for place in read[1].keys() & sent[0].keys()]
+    least = [sent[1][place] - read[0][place] for place in read[0].keys() & sent[1].keys()]
     if not most or not least:
         return 0, 0
     low, high = max(least), min(most)
@@ -142,19 +142,19 @@ def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSp
 
 def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
     """When a GPU's last partials were multiplied, and when the first SM had the sum of all; by partials and layer."""
-    made: dict[tuple[str, int], int] = {}
+    sent: dict[tuple[str, int], int] = {}
     read: dict[tuple[str, int], int] = {}
     readers = {OP_NAMES[GATE_UP]: (OP_NAMES[OUT], 0), OP_NAMES[QKV]: (OP_NAMES[DOWN], 1)}
     readers[OP_NAMES[HEAD]] = readers[OP_NAMES[QKV]]
     for span in spans:
         if span.op in (OP_NAMES[OUT], OP_NAMES[DOWN]) and span.fields["units"]:
             place = span.op, span.layer
-            made[place] = max(made.get(place, 0), span.marks[CONSUMED])
+            sent[place] = max(sent.get(place, 0), span.marks[CONSUMED])
         elif span.op in readers and span.marks[LOADED] > span.marks[START]:
             of, before = readers[span.op]
             place = of, span.layer - before
             read[place] = min(read.get(place, span.marks[LOADED]), span.marks[LOADED])
-    return made, read
+    return sent, read
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:

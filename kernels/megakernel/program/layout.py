@@ -157,8 +157,10 @@ def fit_layout(shape: ModelShape, layout: Layout) -> Layout:
 
 def _whole_groups(columns: int, parts: int, form: Format) -> int:
     """At most so many `parts` of the column tiles; none begins within what stays together."""
-    whole = form.together
-    return max(count for count in range(1, parts + 1) if whole == 1 or count == 1 or columns % (count * whole) == 0)
+    multiple = form.together
+    return max(
+        count for count in range(1, parts + 1) if multiple == 1 or count == 1 or columns % (count * multiple) == 0
+    )
 
 
 def default_layout(
@@ -231,11 +233,11 @@ def serving_layout(
 
 def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
     """The layout with all query heads of a key-value head in an attention instruction: its keys are read once."""
-    whole = replace(layout, heads=max(layout.heads, min(MAX_HEADS, shape.heads // shape.kv_heads)), splits=1)
-    splits = max(1, layout.sms // len(attention_work(shape, whole)))
+    unsplit = replace(layout, heads=max(layout.heads, min(MAX_HEADS, shape.heads // shape.kv_heads)), splits=1)
+    splits = max(1, layout.sms // len(attention_work(shape, unsplit)))
     if splits < SHARED_FROM and shape.heads * shape.head_dim > LONG_OUT_PARTS * NARROW_COLUMNS:
-        return replace(whole, splits=min(MAX_SPLITS, splits))
-    shared = fit_layout(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
+        return replace(unsplit, splits=min(MAX_SPLITS, splits))
+    shared = fit_layout(shape, replace(unsplit, splits=min(SHARED_SPLITS, splits), pairs=True))
     return shared if shared.pairs else layout
 
 
@@ -299,10 +301,10 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
         return False
     tiles = shape.heads * shape.head_dim // 16
     part = -(-tiles // layout.out_parts) * 16
-    whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    aligned = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
     if layout.splits and shape.head_dim > LANES_OF_HEADS * 4:
         return False
-    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MAX_MERGED_COLUMNS:
+    if layout.splits and part + (0 if aligned else shape.head_dim - 16) > MAX_MERGED_COLUMNS:
         return False
     shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
     return all(units and k_tiles * 16 <= MAX_SHARED_COLUMNS for _, units, _, k_tiles, _ in shared)

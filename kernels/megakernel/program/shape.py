@@ -208,10 +208,10 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
 
 def _windows(layers: list[int]) -> tuple[int, int]:
     """The window of all layers but each so manieth. Raises Unsupported where they are not divided so."""
-    window, whole = max(layers), [index for index, own in enumerate(layers) if not own]
-    if not window or not whole:
+    window, full = max(layers), [index for index, own in enumerate(layers) if not own]
+    if not window or not full:
         return window, 0
-    every = whole[0] + 1
+    every = full[0] + 1
     if every < 2 or layers != [0 if (index + 1) % every == 0 else window for index in range(len(layers))]:
         raise Unsupported(f"sliding_window {window}: the megakernel serves it in all layers, or all but every n-th")
     return window, every

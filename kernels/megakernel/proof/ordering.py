@@ -214,9 +214,9 @@ class Ordering:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))
         buffer = self.buffers[missing.buffer]
         epochs = buffer.epoch[missing.blocks]
-        wanted = self.epoch(node, missing)
-        block = int(missing.blocks[epochs != wanted][0])
-        ever = "is never written" if (epochs[epochs != wanted] < wanted).any() else "is overwritten"
+        epoch = self.epoch(node, missing)
+        block = int(missing.blocks[epochs != epoch][0])
+        ever = "is never written" if (epochs[epochs != epoch] < epoch).any() else "is overwritten"
         waiting = f"{instruction_name(node.words)} of token {node.token} waits for ever"
         return self._of(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
 
@@ -242,8 +242,8 @@ class Ordering:
             met[node.sm].update(node.effects.meets)
         for number, node in enumerate(self.nodes):
             if node.token == 0 and node.words["op"] == END:
-                wanted = {sm for place in met[node.sm] for sm in writers.get(place, ())}
-                unseen = sorted(sm for sm in wanted if self.clocks[self.rows[number], sm] < heads[sm])
+                expected = {sm for place in met[node.sm] for sm in writers.get(place, ())}
+                unseen = sorted(sm for sm in expected if self.clocks[self.rows[number], sm] < heads[sm])
                 if unseen:
                     yield self._unpublished(
                         node, f"keys of {self._name(unseen[0])} may be read before they are published"

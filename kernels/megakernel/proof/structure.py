@@ -200,20 +200,20 @@ def _head_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> It
 
 def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
     """The packed weights lie in the order in which the instructions take them, and none is left over."""
-    wanted = [
+    expected = [
         (index, WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
         for index, w in enumerate(rows)
         if w["units"] and program.in_stream(w["op"])
     ]
     packed = program.sections[sm]
-    for (index, section), packed_section in zip(wanted, packed, strict=False):
+    for (index, section), packed_section in zip(expected, packed, strict=False):
         if section != packed_section:
             yield ProgramProblem(
                 "stream", sm, index, f"it takes {section}, but {packed_section} is what the ring brings"
             )
             return
-    if len(wanted) != len(packed):
-        yield ProgramProblem("stream", sm, -1, f"{len(packed)} sections are packed for {len(wanted)} instructions")
+    if len(expected) != len(packed):
+        yield ProgramProblem("stream", sm, -1, f"{len(packed)} sections are packed for {len(expected)} instructions")
 
 
 def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
@@ -229,9 +229,9 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
             )
             return
         due += 1
-    wanted = 2 * program.shape.layers + 2 - sliced
-    if due != wanted and not (sliced and due == 0):
-        yield ProgramProblem("residual", sm, -1, f"the residual is added to {due} times, not {wanted}")
+    expected = 2 * program.shape.layers + 2 - sliced
+    if due != expected and not (sliced and due == 0):
+        yield ProgramProblem("residual", sm, -1, f"the residual is added to {due} times, not {expected}")
 
 
 def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
@@ -245,13 +245,13 @@ def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
     for layer in range(program.shape.layers):
         own = [i for i, words in enumerate(rows) if words["layer"] == layer and words["op"] in ops]
         listed = [(rows[i]["op"], rows[i]["group"]) for i in own]
-        wanted = [(ROUTER, 0), *((GATE_UP, group) for group in groups)]
-        first, together = listed[: len(wanted)], own[: len(wanted)]
+        expected = [(ROUTER, 0), *((GATE_UP, group) for group in groups)]
+        first, together = listed[: len(expected)], own[: len(expected)]
         units = sum(rows[i]["units"] for i in together[1:2])
-        if first != wanted or together != list(range(together[0], together[0] + len(wanted))) or not units:
+        if first != expected or together != list(range(together[0], together[0] + len(expected))) or not units:
             sentence = f"layer {layer}: the router and the gate and up of each group do not follow each other"
             yield ProgramProblem("router", sm, -1, sentence)
-        elif any(op != DOWN for op, _ in listed[len(wanted) :]):
+        elif any(op != DOWN for op, _ in listed[len(expected) :]):
             yield ProgramProblem("router", sm, -1, f"layer {layer}: a second router, or gate and up")
 
 
@@ -273,11 +273,11 @@ def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Pr
             for w in parts.get((op, layer, group), []):
                 own_tiles = slice(w["tile"], w["tile"] + w["units"] * stride, stride)
                 used[own_tiles, w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
-            wanted = np.ones(tiles, dtype=np.int16)
+            expected = np.ones(tiles, dtype=np.int16)
             if op == HEAD:
-                wanted[: own.start] = wanted[own.stop :] = 0
-            if (used != wanted[:, None]).any():
-                row, column = np.argwhere(used != wanted[:, None])[0].tolist()
+                expected[: own.start] = expected[own.stop :] = 0
+            if (used != expected[:, None]).any():
+                row, column = np.argwhere(used != expected[:, None])[0].tolist()
                 what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"
                 what += f" of group {group}" * (len(groups) > 1)
                 yield ProgramProblem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")

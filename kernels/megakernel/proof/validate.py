@@ -127,9 +127,9 @@ class Proof:
 
     def make_into(self, folder: Path) -> Path:
         """Proves the programs, and says so in the folder, which exists. Raises InvalidProgram."""
-        made = tuple(programs_of(self.shape, self.layout))
-        check_programs(*made)
-        path = folder / _name(made)
+        programs = tuple(programs_of(self.shape, self.layout))
+        check_programs(*programs)
+        path = folder / _name(programs)
         path.touch()
         return path
 

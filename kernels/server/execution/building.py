@@ -124,9 +124,9 @@ def drop_foreign_measurements(serving: Serving | None, here: Mapping[str, str | 
     `torch`. A plan without a megakernel keeps it out.
     """
     for what, value in here.items():
-        wanted = getattr(serving, what, None)
-        if serving and wanted and value and wanted != value:
-            _tell(f"serving of the plan was measured with {what} {wanted}, this host has {value}: measuring again")
+        expected = getattr(serving, what, None)
+        if serving and expected and value and expected != value:
+            _tell(f"serving of the plan was measured with {what} {expected}, this host has {value}: measuring again")
             up_to = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
                 update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": up_to, "token_ms": {}}
@@ -357,10 +357,10 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any], stored: str = "") 
         )
     here = _measured_with(facts)
     for what, value in here.items():
-        wanted = getattr(plan.expected, what, None)
-        if wanted and value and wanted != value:
+        expected = getattr(plan.expected, what, None)
+        if expected and value and expected != value:
             return (
-                f"--plan: it was verified with the {what} {wanted} and this is {value}: "
+                f"--plan: it was verified with the {what} {expected} and this is {value}: "
                 "measure the model here, or serve it without a plan"
             )
     return precision_refusal(plan, stored)

@@ -95,7 +95,7 @@ def megakernels(
         yield build, Proof(shape, layout)
 
 
-def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
+def compile_together(builds: Iterable[Build | TritonBuild | Proof]) -> int:
     """Makes those that are not there yet, as many at once as there are processors: CUDA C++ in threads from when it
     comes, proofs and Triton's kernels in processes of their own. Returns how many there are, each counted once. Raises
     RuntimeError with NVRTC's log.
@@ -103,7 +103,7 @@ def compile_together(wanted: Iterable[Build | TritonBuild | Proof]) -> int:
     processors, known, of_triton = os.cpu_count() or 1, set[Build | TritonBuild | Proof](), list[TritonBuild]()
     with ThreadPoolExecutor(processors) as threads, ThreadPoolExecutor(processors) as processes:
         compiling = []
-        for item in wanted:
+        for item in builds:
             if item in known:
                 continue
             known.add(item)

@@ -71,7 +71,7 @@ class Engine:
         """Launches the next step, if there is one. Returns the tokens of the step before."""
         tokens = self.scheduler.expire(time.monotonic())
         step = self.scheduler.next_step()
-        behind, rest = 0, None
+        late, rest = 0, None
         if step is not None:
             backend = next(candidate for candidate in self.backends if candidate.can_run(step))
             step = self.scheduler.multi_step(step, backend.count, backend.longest)
@@ -79,8 +79,8 @@ class Engine:
             self._pending.append((step, backend))
             self.steps += 1
             self.steps_of[self.backends.index(backend)] += 1
-            behind = 1
-        while len(self._pending) > behind:
+            late = 1
+        while len(self._pending) > late:
             done, reader = self._pending.popleft()
             tokens += self.scheduler.commit(done, *reader.read())
         if rest is not None:

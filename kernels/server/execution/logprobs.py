@@ -48,7 +48,7 @@ def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) 
     chosen. `logprobs_of` may read the result after an event recorded behind this call.
     """
     parts = [(number, part.request.logprobs) for number, part in enumerate(step.parts) if part.samples]
-    asking = [(number, wanted) for number, wanted in parts if wanted is not None]
+    asking = [(number, count) for number, count in parts if count is not None]
     if not asking:
         return None
     at = on(torch.tensor([draws[number] for number, _ in asking]), logits.device)
@@ -81,7 +81,7 @@ def _copied(asking: list[tuple[int, int]], blocks: Iterable[tuple[Tensor, Tensor
     for logits, tokens in blocks:
         logprobs = logits.float().log_softmax(dim=-1)
         own.append(logprobs.gather(1, tokens.unsqueeze(1)))
-        best = logprobs.topk(min(max(1, *(wanted for _, wanted in asking)), logits.shape[1]))
+        best = logprobs.topk(min(max(1, *(count for _, count in asking)), logits.shape[1]))
         values.append(best.values)
         ids.append(best.indices)
     return Copied(asking, *(torch.cat(value).to("cpu", non_blocking=True) for value in (own, values, ids)))
@@ -98,6 +98,6 @@ def logprobs_of(copied: Copied | None) -> dict[int, Logprobs]:
         return {}
     own, values, ids = copied.own[:, 0].tolist(), copied.values.tolist(), copied.ids.tolist()
     return {
-        number: Logprobs(own[row], list(zip(ids[row], values[row], strict=True))[:wanted])
-        for row, (number, wanted) in enumerate(copied.parts)
+        number: Logprobs(own[row], list(zip(ids[row], values[row], strict=True))[:count])
+        for row, (number, count) in enumerate(copied.parts)
     }

@@ -139,11 +139,13 @@ class MegakernelBackend:
                 given[place] = request.ids[part.start]
             else:
                 source[place] = request.slot
-        made = [
+        launched = [
             self._rows(part, place, instance, part.start, step.count)[::-1]
             for place, part in zip(places, step.decodes, strict=True)
         ]
-        joining, back, first, slots, to = self._sent(host, joined, np.concatenate(made, axis=1), given, source, target)
+        joining, back, first, slots, to = self._sent(
+            host, joined, np.concatenate(launched, axis=1), given, source, target
+        )
         self._move(joining, self._pages, instance.caches)
         first = torch.where(slots >= 0, self.state.last[slots.clamp_min(0)], first)
         tokens = host.tokens[: step.count * instance.batch].view(step.count, instance.batch)

@@ -158,11 +158,11 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
     """
     layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
-    wanted = set(fused(rows, usable)) - ({"residual"} if usable.partial else set())
+    fusions = set(fused(rows, usable)) - ({"residual"} if usable.partial else set())
 
     def fuses(case: Case) -> bool:
         if isinstance(case, LinearCase):
-            return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
+            return case.epilogue in fusions and (not case.normalises or _op(case, usable) is not None)
         return _op(case, usable) is not None
 
     def is_fused(case: Case) -> bool:

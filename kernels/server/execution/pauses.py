@@ -30,11 +30,11 @@ def within(
     """The limits with the most tokens beside decodes whose longest step takes `most` ms by `ms`, else the fewest, and
     its ms. Fewer rows save time in proportion at most: sizes too long even then are not timed.
     """
-    whole = limits.max_num_batched_tokens
-    sizes = sorted({whole, *(rows for rows in mixed_rows(whole) if rows % limits.chunk_rows == 0)})
+    full = limits.max_num_batched_tokens
+    sizes = sorted({full, *(rows for rows in mixed_rows(full) if rows % limits.chunk_rows == 0)})
     while True:
         size = sizes.pop()
-        tried = replace(limits, mixed_step_tokens=None if size == whole else size)
+        tried = replace(limits, mixed_step_tokens=None if size == full else size)
         pause = ms(longest_pass(tried, shapes))
         if pause <= most or not sizes:
             return tried, pause
@@ -44,9 +44,9 @@ def within(
 def longest_pass(limits: SchedulerLimits, shapes: Sequence[Shape]) -> Shape:
     """The pass of the longest step with decodes and chunks. `shapes` are those of `shapes.shapes`, in order."""
     decodes = limits.max_num_seqs
-    room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
+    budget, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
     return next(
         shape
         for shape in shapes
-        if shape.decodes >= decodes and shape.blocks * shape.block >= room and shape.prefill_chunks >= chunks
+        if shape.decodes >= decodes and shape.blocks * shape.block >= budget and shape.prefill_chunks >= chunks
     )

@@ -31,9 +31,9 @@ MEGAKERNEL_BATCHES = (1, 2, 4, 8)
 
 def plan_weights(plan: Plan) -> str:
     """The lower precision in which the plan's products hold their weights; "" where they hold the model's own."""
-    whole = str(plan.options.get("weights", "bf16"))
+    of_plan = str(plan.options.get("weights", "bf16"))
     lossy = [str(op.case["weights"]) for op in plan.ops if registry.variant(op.variant).lossy]
-    lower = [weights for weights in (whole, *lossy) if weights not in FULL]
+    lower = [weights for weights in (of_plan, *lossy) if weights not in FULL]
     return next((weights for weights in lower if weights in INT4), lower[0] if lower else "")
 
 
@@ -50,14 +50,14 @@ def precision_refusal(plan: Plan, stored: str = "") -> str | None:
 
 def plan_sentence(plan: Plan, dtype: str, running: int) -> str:
     """What a server in `dtype` for `running` requests takes of the plan: packed passes have their own kernels."""
-    taken = ["the plan's model"]
+    parts = ["the plan's model"]
     if dtype == plan.dtype:
-        taken.append(dtype)
+        parts.append(dtype)
     if plan_weights(plan):
-        taken.append(f"{plan_weights(plan)} weights")
+        parts.append(f"{plan_weights(plan)} weights")
     if plan.serving and running == plan.serving.max_num_seqs:
-        taken.append(f"{running} requests at once")
-    what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))
+        parts.append(f"{running} requests at once")
+    what = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     if plan.runner == "kernels":
         return f"takes {what}, and its variants where they were chosen for the same number of rows"
     if plan.runner == "megakernel":

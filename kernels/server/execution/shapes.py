@@ -42,11 +42,11 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     """Shapes that hold every step in the limits, the cheapest first; `decodes` of those without chunks, or defaults."""
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
-    beside = {*(item for item in limits.mixed if item < most), most}
+    mixed = {*(item for item in limits.mixed if item < most), most}
     if limits.mixed_step_tokens:
-        beside.add(0)  # chunks without decodes may have more tokens
+        mixed.add(0)  # chunks without decodes may have more tokens
     pass_shapes = [Shape(item, 0, block, 0) for item in alone]
-    for item in beside:
+    for item in mixed:
         longest = limits.prefill_budget(item)
         pass_shapes.append(Shape(item, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - item) // block * block for rows in mixed_rows(item + longest)}:

@@ -80,29 +80,29 @@ def free_bytes(device: torch.device) -> int:
 
 
 def copies_beside(
-    model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0, weights: str = ""
+    model: decoder.Decoder, config: object, gpu: Gpu, requested: RequestedSize, reserved: int = 0, weights: str = ""
 ) -> Copies:
     """The most copies of weights that leave memory for the KV pages wanted, or one sequence, and `reserved` bytes."""
     device = model.embedding.device
     if device.type != "cuda":
         return Copies.ALL
-    pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
-    needed = pages * page_bytes(model, wanted.kv_cache_dtype) if wanted.kv_bytes is None else wanted.kv_bytes
+    pages = 1 + -(-context_of(config, requested) // PAGE_SIZE)
+    needed = pages * page_bytes(model, requested.kv_cache_dtype) if requested.kv_bytes is None else requested.kv_bytes
     free = free_bytes(device) - reserved
     sizes = ((copies, packed_bytes(model, gpu, copies, weights)) for copies in reversed(Copies))
     return next((each for each, size in sizes if needed <= (free - size) * SHARE_OF_FREE), Copies.NONE)
 
 
-def context_of(config: object, wanted: RequestedSize) -> int:
+def context_of(config: object, requested: RequestedSize) -> int:
     """The most tokens of a sequence, by the operator's wish and the model's own limit. Without a wish no more than the
     model was first trained for: `longrope` rotates all sequences otherwise where longer ones are served.
     """
-    if wanted.max_model_len is None:
+    if requested.max_model_len is None:
         return min(positions(config), LONGEST_CONTEXT)
-    return min(positions(config, LIMITS[:1]), wanted.max_model_len)
+    return min(positions(config, LIMITS[:1]), requested.max_model_len)
 
 
-def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, reserved: int = 0) -> SchedulerLimits:
+def limits_for(model: decoder.Decoder, config: object, requested: RequestedSize, reserved: int = 0) -> SchedulerLimits:
     """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
     device's free memory are left for others.
 
@@ -111,19 +111,19 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     """
     device = model.embedding.device
     free = free_bytes(device)
-    context = context_of(config, wanted)
-    block, page = block_of(model, wanted.kv_cache_dtype), page_bytes(model, wanted.kv_cache_dtype)
-    most = 1 + wanted.max_num_seqs * -(-context // PAGE_SIZE)
-    if wanted.kv_bytes is not None:
-        most = min(most, wanted.kv_bytes // page)
-        if (taken := most * page) > free:
+    context = context_of(config, requested)
+    block, page = block_of(model, requested.kv_cache_dtype), page_bytes(model, requested.kv_cache_dtype)
+    most = 1 + requested.max_num_seqs * -(-context // PAGE_SIZE)
+    if requested.kv_bytes is not None:
+        most = min(most, requested.kv_bytes // page)
+        if (needed := most * page) > free:
             raise MemoryError(
-                f"KV pages of {taken / 2**30:,.1f} GiB do not fit in the {free / 2**30:,.1f} GiB that are free beside "
+                f"KV pages of {needed / 2**30:,.1f} GiB do not fit in the {free / 2**30:,.1f} GiB that are free beside "
                 "the model"
             )
     else:
-        room = int((free - reserved) * SHARE_OF_FREE)
-        most = min(most, (min(room, CPU_KV_BYTES) if device.type == "cpu" else room) // page)
+        available = int((free - reserved) * SHARE_OF_FREE)
+        most = min(most, (min(available, CPU_KV_BYTES) if device.type == "cpu" else available) // page)
         most -= device.type == "cuda" and most % 16 == 0  # for multiples of 16 Triton compiles other kernels
         if most < 2:
             raise MemoryError(
@@ -131,16 +131,16 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
                 f"copies of its weights take {reserved / 2**30:,.1f} GiB"
             )
     if most < 2:
-        raise ValueError(f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page} bytes beside the scratch page")
+        raise ValueError(f"kv_bytes: {requested.kv_bytes} hold no KV page of {page} bytes beside the scratch page")
     max_num_batched_tokens = max(
-        block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.max_num_seqs)
+        block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * requested.max_num_seqs)
     )
     return SchedulerLimits(
         pages=most,
         page_size=PAGE_SIZE,
-        max_num_seqs=wanted.max_num_seqs,
+        max_num_seqs=requested.max_num_seqs,
         max_model_len=context,
         max_num_batched_tokens=max_num_batched_tokens,
         chunk_rows=block,
-        kv_cache_dtype=wanted.kv_cache_dtype,
+        kv_cache_dtype=requested.kv_cache_dtype,
     )

@@ -34,10 +34,10 @@ class Entries:
         self._pending: list[LogprobEntry] = []
         self._generated = self._sent = 0
 
-    def add(self, token: int, logprobs: Logprobs | None, made: int) -> None:
-        """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
+    def add(self, token: int, logprobs: Logprobs | None, produced: int) -> None:
+        """Adds a token that makes the text `produced` characters longer. A stop text may still remove some of them."""
         self._pending.append(LogprobEntry(token, self._generated, logprobs))
-        self._generated += made
+        self._generated += produced
 
     def take(self, characters: int) -> list[LogprobEntry]:
         """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""

@@ -219,8 +219,8 @@ class Server:
     def _check_model(self, name: str, embeds: bool = False) -> None:
         self._check_name(name)
         if embeds != (self._embeds is not None):
-            gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
-            raise ApiError(400, f"the model {name} gives {gives}", "model")
+            answers = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
+            raise ApiError(400, f"the model {name} gives {answers}", "model")
 
     def _prompts(self, name: str, answer: int | None = None) -> Prompts:
         """What encodes this request. Raises ApiError while the engine is not ready."""
@@ -245,7 +245,7 @@ class Server:
         return PlainTextResponse("ok\n")
 
     async def _health(self, request: Request) -> Response:
-        return PlainTextResponse(f"{self.client.state.said}\n", 503 if self.client.ready is None else 200)
+        return PlainTextResponse(f"{self.client.state.status_line}\n", 503 if self.client.ready is None else 200)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")

@@ -46,7 +46,7 @@ class EngineClient:
 
     def not_ready(self) -> ApiError:
         """What a request is told meanwhile."""
-        return ApiError(503, f"{self.state.said}; ask again in a moment", code="engine_not_ready")
+        return ApiError(503, f"{self.state.status_line}; ask again in a moment", code="engine_not_ready")
 
     def state_changed(self, state: EngineState) -> None:
         """Requests are taken while the engine is ready."""

@@ -30,7 +30,7 @@ class EngineState:
     hangs: int = 0
 
     @property
-    def said(self) -> str:
+    def status_line(self) -> str:
         """What the engine does, for people: `ready`, or why not yet."""
         if self.ready is not None:
             return "ready"

@@ -138,8 +138,8 @@ class GenerationRequest(LogitsFields, ABC):
         return self.max_completion_tokens or self.max_tokens
 
     @abstractmethod
-    def tokens(self, room: int) -> int:
-        """The most tokens of an answer where the context has room for `room`, which holds `limit`."""
+    def tokens(self, budget: int) -> int:
+        """The most tokens of an answer where the context has room for `budget`, which holds `limit`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -193,8 +193,8 @@ class CompletionRequest(GenerationRequest):
     def likeliest(self) -> int | None:
         return self.logprobs
 
-    def tokens(self, room: int) -> int:
-        return min(DEFAULT_TOKENS, room) if self.limit is None else max(1, self.limit)
+    def tokens(self, budget: int) -> int:
+        return min(DEFAULT_TOKENS, budget) if self.limit is None else max(1, self.limit)
 
     @model_validator(mode="after")
     def _some_text(self) -> Self:
@@ -252,5 +252,5 @@ class ChatCompletionRequest(GenerationRequest, ToolFields):
     def likeliest(self) -> int | None:
         return self.top_logprobs if self.logprobs else None
 
-    def tokens(self, room: int) -> int:
-        return self.limit or room
+    def tokens(self, budget: int) -> int:
+        return self.limit or budget

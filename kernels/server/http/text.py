@@ -194,16 +194,16 @@ class IncrementalDetokenizer:
     def add(self, token: int) -> str:
         """The text that the id makes certain."""
         self._ids.append(token)
-        return self._next(whole=False)
+        return self._next(flush=False)
 
     def rest(self) -> str:
         """What was held back, at the end of the answer."""
-        return self._next(whole=True)
+        return self._next(flush=True)
 
-    def _next(self, whole: bool) -> str:
+    def _next(self, flush: bool) -> str:
         before = self._text.decode(self._ids[self._begin : self._emitted], self._skip)
         after = self._text.decode(self._ids[self._begin :], self._skip)
-        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._emitted < MAX_HELD_TOKENS
+        incomplete = after.endswith(REPLACEMENT) and not flush and len(self._ids) - self._emitted < MAX_HELD_TOKENS
         if incomplete or len(after) <= len(before):
             return ""
         self._begin, self._emitted = self._emitted, len(self._ids)

@@ -70,8 +70,8 @@ class Encoder:
         import torch
 
         short, long = ([at % vocabulary for at in range(min(size, self.longest))] for size in (5, 16))
-        (alone,), (beside, _) = self.vectors([short]), self.vectors([short, long])
-        return torch.nn.functional.cosine_similarity(torch.tensor(alone), torch.tensor(beside), dim=0).item() > ALIKE
+        (alone,), (padded, _) = self.vectors([short]), self.vectors([short, long])
+        return torch.nn.functional.cosine_similarity(torch.tensor(alone), torch.tensor(padded), dim=0).item() > ALIKE
 
     def vectors(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
         """One vector for each text's ids, all in one pass."""

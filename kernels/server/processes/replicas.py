@@ -181,16 +181,16 @@ class _Replica:
 def together(states: Sequence[EngineState]) -> EngineState:
     """The state of replicas as one engine's: it is ready as soon as one of them is."""
     ready = next((state.ready for state in states if state.ready is not None), None)
-    behind = next((state for state in states if state.ready is None), states[0])
+    starting = next((state for state in states if state.ready is None), states[0])
     return EngineState(
         ready=ready,
-        phase=behind.phase,
-        began=behind.began,
+        phase=starting.phase,
+        began=starting.began,
         seconds=states[0].seconds,
         declined=next((state.declined for state in states if state.declined), None),
         report=_total([state.report for state in states]),
         ended=_total([state.ended for state in states]),
-        not_started=behind.not_started,
+        not_started=starting.not_started,
         restarts=sum(state.restarts for state in states),
         hangs=sum(state.hangs for state in states),
     )

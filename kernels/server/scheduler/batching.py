@@ -74,8 +74,8 @@ class SchedulerLimits:
         """The tokens that chunks may have beside so many decodes, a multiple of `chunk_rows`."""
         counted = min(value for value in (*self.mixed, self.max_num_seqs) if value >= decodes)
         tokens = self.mixed_step_tokens if decodes and self.mixed_step_tokens else self.max_num_batched_tokens
-        room = max(tokens - counted, tokens // 2)
-        return max(1, room // self.chunk_rows) * self.chunk_rows
+        budget = max(tokens - counted, tokens // 2)
+        return max(1, budget // self.chunk_rows) * self.chunk_rows
 
     def prefill_chunks_beside(self, decodes: int) -> int:
         """The most chunks beside so many decodes: those of the smallest pass that has the room."""
@@ -127,17 +127,17 @@ class Scheduler:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
         decodes = sum(item.left == 1 and item.scheduled < item.max_tokens for item in self.running)
         step, used, before = Step(), 0, self.preempted
-        room, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
+        budget, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
         for request in list(self.running):
             if request.state == "running":
-                used += self._plan(request, step, room - used, chunks)
+                used += self._plan(request, step, budget - used, chunks)
         while self.waiting and self._slots and self.preempted == before:
-            if room - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
+            if budget - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
                 break
             if self.running[-1].left == 1:
                 decodes += 1
-                room, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
-            used += self._plan(self.running[-1], step, room - used, chunks)
+                budget, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
+            used += self._plan(self.running[-1], step, budget - used, chunks)
         return step if step.decodes or step.prefill_chunks else None
 
     def multi_step(self, step: Step, count: int, longest: int) -> Step:
@@ -194,19 +194,19 @@ class Scheduler:
             return reason
         return "length" if request.answered == request.max_tokens else None
 
-    def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:
-        """Adds the request's next part to the step, which may have `chunks` chunks and has room for `room` more tokens
-        of them; below 0, a decode would exceed the budget. Returns the tokens that the part takes of the room.
+    def _plan(self, request: Request, step: Step, budget: int, chunks: int) -> int:
+        """Adds the request's next part to the step, which may have `chunks` chunks of `budget` tokens; below 0, a decode
+        would exceed the budget. Returns the tokens that the part takes of it.
         """
         left = request.left
-        if request.scheduled == request.max_tokens or room < 0:
+        if request.scheduled == request.max_tokens or budget < 0:
             return 0  # its last token is on its way, or its next one is a decode of the next step
         rows = self.limits.chunk_rows
         count, cost = left, 0
         if left > 1:
             if len(step.prefill_chunks) >= chunks:
                 return 0
-            count = min(left, room // rows * rows)
+            count = min(left, budget // rows * rows)
             cost = -(-count // rows) * rows
         if not count or not self._reserve(request, request.computed + count):
             return 0

@@ -57,7 +57,7 @@ def test_a_refused_field_is_told_by_its_name_here_and_completions_take_the_newer
     with pytest.raises(ApiError, match=r"^input_type is not served here$"):
         document(EmbeddingRequest, {"model": "m", "input": "a", "input_type": "query"})
     request = document(CompletionRequest, {"model": "m", "prompt": "a", "max_tokens": 9, "max_completion_tokens": 3})
-    assert request.tokens(room=100) == 3
+    assert request.tokens(budget=100) == 3
 
 
 @pytest.mark.parametrize(("asked", "served"), [(0, 0), (1e-300, 0.01), (0.001, 0.01), (0.01, 0.01), (0.7, 0.7)])
