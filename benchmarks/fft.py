@@ -52,9 +52,9 @@ def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[],
             continue
         for params in variant.space(case):
             packed = variant.pack(case, params, w)
-            own = {} if variant.peer else {"out": out}
+            outputs = {} if variant.peer else {"out": out}
             label = " ".join((variant.name, *(f"{name}={value}" for name, value in params.items())))
-            calls[label] = partial(variant.build(case, params), w=packed, **given, **own)
+            calls[label] = partial(variant.build(case, params), w=packed, **given, **outputs)
     return calls
 
 
@@ -66,11 +66,11 @@ def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
 
 
 def compile_all(to_compile: list[FftConvCase]) -> None:
-    gpu, own = GPUS["h200"], [variant for variant in registry.variants("fft_conv") if not variant.peer]
+    gpu, variants = GPUS["h200"], [variant for variant in registry.variants("fft_conv") if not variant.peer]
     builds = {
         build.name: build
         for case in to_compile
-        for variant in own
+        for variant in variants
         if variant.serves(case, gpu) is None
         for params in variant.space(case)
         for build in variant.cuda_builds(case, params, gpu)

@@ -130,9 +130,9 @@ def _tools(options: argparse.Namespace, url: str, number: int, folder: Path) -> 
         tools["openai"] = lambda: the_openai_package(options.openai, url, *sizes)
     for name, tool in (("aiperf", aiperf), ("guidellm", guidellm)):
         if program := getattr(options, name):
-            own = folder / f"{name}-{number}"
-            own.mkdir()
-            tools[name] = partial(tool, program, url, own, job)
+            output = folder / f"{name}-{number}"
+            output.mkdir()
+            tools[name] = partial(tool, program, url, output, job)
     return tools
 
 

@@ -79,40 +79,40 @@ def with_values(model: Any, rounded: RoundedWeights) -> Any:
     compact = Decoder(model)  # its packed matrices are the model's own
     for layer, codes_of in zip(compact.layers, rounded.layers, strict=True):
         for name, codes in codes_of.items():
-            own = getattr(layer if name in layer._fields else layer.dense, name)
-            (own if isinstance(own, Tensor) else own[0]).copy_(codes.values(dtype))
+            weight = getattr(layer if name in layer._fields else layer.dense, name)
+            (weight if isinstance(weight, Tensor) else weight[0]).copy_(codes.values(dtype))
     return model
 
 
 def held_in(model: Any, form: Format) -> Any:
     """A copy of the bf16 `model` in float32, with the values of its weights in the format."""
-    own = copy.deepcopy(model)
-    rounded = round_weights(own, Decoder(own), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
-    return with_values(own.float(), rounded)
+    copied = copy.deepcopy(model)
+    rounded = round_weights(copied, Decoder(copied), form.weights, Rounding(method=form.rounding))  # type: ignore[arg-type]
+    return with_values(copied.float(), rounded)
 
 
-def measured(directory: Path, text: str, device: str, most: int, weights: Sequence[str] = ()) -> Iterator[Row]:
+def measured(directory: Path, text: str, device: str, max_tokens: int, weights: Sequence[str] = ()) -> Iterator[Row]:
     """bf16's own arithmetic, then every format, or those of these weights. Raises ValueError where there is no text."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
     exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
     words = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
     length = texts.sequence_length(TRAFFIC, True, words)
-    tokens = texts.from_text(directory, text, length, most, words)
+    tokens = texts.from_text(directory, text, length, max_tokens, words)
     if tokens is None:
         raise ValueError(f"{directory}: no tokenizer.json or no quality.txt of {length} tokens or more")
     for form in (Format("bf16", None, 2), *FORMATS):
         if weights and form.weights not in weights:
             continue
         start = time.monotonic()
-        own = model if form.weights == "bf16" else held_in(model, form)
+        rounded = model if form.weights == "bf16" else held_in(model, form)
         if device == "cuda":
             torch.cuda.synchronize()
         seconds = time.monotonic() - start
-        yield _row(directory.name, form, seconds, exact, own, tokens)
+        yield _row(directory.name, form, seconds, exact, rounded, tokens)
 
 
-def _row(name: str, form: Format, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
-    reference, after = (runners.runner("eager", folder) for folder in (exact, own))
+def _row(name: str, form: Format, seconds: float, exact: Any, rounded: Any, tokens: texts.Tokens) -> Row:
+    reference, after = (runners.runner("eager", folder) for folder in (exact, rounded))
     compared = quality.compare(reference, after, after, tokens, 1, lambda done: True)
     judged = quality.judge(*compared, tokens, False, None)
     assert judged.perplexity_after is not None

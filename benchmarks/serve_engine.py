@@ -53,16 +53,16 @@ class Times:
     last: list[float] = field(default_factory=list)
 
 
-def load(own: Engine, requests: Sequence[Request], at_once: int) -> Times:
+def load(engine: Engine, requests: Sequence[Request], at_once: int) -> Times:
     times, waiting, sent, seen = Times(), list(requests)[::-1], dict[str, float](), set[str]()
     began = time.monotonic()
-    while waiting or not own.idle:
+    while waiting or not engine.idle:
         while waiting and len(sent) < at_once:
             request = waiting.pop()
             sent[request.name] = time.monotonic()
-            own.add(request)
+            engine.add(request)
         before = time.monotonic()
-        tokens = own.run_step()
+        tokens = engine.run_step()
         now = time.monotonic()
         times.steps.append(now - before)
         for request, _, reason, _ in tokens:
@@ -154,10 +154,10 @@ def store(model: Any, form: str) -> None:
             module.weight.copy_(codes.float() * scales)
             setattr(module.weight, STORED_ROWS, scales[:, 0])
         elif isinstance(module, torch.nn.Linear):
-            own = QUANTISERS[form](module.weight)
-            module.weight.copy_(own.values())
-            setattr(module.weight, STORED_SCALES, own.block_scales)
-            setattr(module.weight, STORED_ZEROS, own.zeros)
+            quantised = QUANTISERS[form](module.weight)
+            module.weight.copy_(quantised.values())
+            setattr(module.weight, STORED_SCALES, quantised.block_scales)
+            setattr(module.weight, STORED_ZEROS, quantised.zeros)
 
 
 def choices(backends: Sequence[Backend]) -> dict[str, Any]:

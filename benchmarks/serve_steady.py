@@ -102,7 +102,7 @@ def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrac
     return asyncio.run(Generator(Address.parse(url), requests.load(name, None), limits).run())
 
 
-def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
+def counted(exchanges: Sequence[Exchange], memory: dict[str, float]) -> dict[str, Any]:
     """What was sent, answered and lost, and what the server counted at the same time."""
     ended = [exchange for exchange in exchanges if exchange.ended and exchange.ended != CANCELLED]
     failed = [exchange for exchange in exchanges if exchange.error]
@@ -115,9 +115,9 @@ def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, A
         "first_failures": [exchange.sentence for exchange in failed[:3]],
         "answers_of_another_length": len(unlike),
         "prompt_tokens": sum(exchange.planned.prompt_tokens for exchange in exchanges),
-        "prompt_tokens_counted_by_the_server": int(own["prompt_tokens_total"]),
+        "prompt_tokens_counted_by_the_server": int(memory["prompt_tokens_total"]),
         "tokens_of_whole_answers": sum(exchange.planned.output_tokens for exchange in ended),
-        "tokens_counted_by_the_server": int(own["generated_tokens_total"]),
+        "tokens_counted_by_the_server": int(memory["generated_tokens_total"]),
     }
 
 
@@ -155,13 +155,13 @@ def main(arguments: list[str] | None = None) -> int:
         began = time.monotonic()
         sent = send(url, "model", requests, seconds)
         lasted = time.monotonic() - began
-        own = until_idle(url)
+        idle_memory = until_idle(url)
         memory.stop.set()
         watcher.join()
     figures = LoadFigures([sent])
-    counts = counted(sent.exchanges, own)
+    counts = counted(sent.exchanges, idle_memory)
     exact = counts["prompt_tokens"] == counts["prompt_tokens_counted_by_the_server"]
-    free = own["free_kv_pages"] == own["kv_pages"]
+    free = idle_memory["free_kv_pages"] == idle_memory["kv_pages"]
     steady = not counts["lost"] and not counts["answers_of_another_length"] and exact and free
     document = {
         **environment,
@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
         "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
         **counts,
         "all_pages_free_again": free,
-        "engine_restarts": int(own["engine_restarts_total"]),
+        "engine_restarts": int(idle_memory["engine_restarts_total"]),
         "growth_mib": {which: memory.growth(which) for which in ("server", "engine", "gpu")},
         "ttft_ms": figures.percentiles("ttft"),
         "tpot_ms": figures.percentiles("tpot"),

@@ -190,7 +190,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "submit": summary(kinds[SUBMIT]),
         "reads": summary([request for request in observed if request.planned.kind != SUBMIT]),
     }
-    kept = all(groups[name]["p99_ms"] < limit for name, limit in LIMIT_MS.items())
+    within_limits = all(groups[name]["p99_ms"] < limit for name, limit in LIMIT_MS.items())
     errors = sorted({request.error for request in observed if request.error})
     return {
         **provenance(
@@ -199,7 +199,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         ),
         "server": image_environment(),
         "limits_ms": LIMIT_MS,
-        "kept": kept and not errors,
+        "kept": within_limits and not errors,
         "groups": groups,
         "mix_of_reads": {kind: weight for kind, (_, weight) in READS.items()},
         "kinds": {kind: summary(of_kind) for kind, of_kind in sorted(kinds.items())},

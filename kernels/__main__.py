@@ -35,10 +35,10 @@ def main(argv: list[str] | None = None) -> int:
     gc.disable()  # a sixth of the time of torch's import
     module = importlib.import_module(module_name)
     gc.enable()
-    own = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
+    subcommand = argparse.ArgumentParser(prog=f"python -m kernels {chosen}", description=summary)
     name = chosen.replace("-", "_")
-    getattr(module, f"{name}_arguments")(own)
-    return int(getattr(module, name)(own.parse_args(rest)))
+    getattr(module, f"{name}_arguments")(subcommand)
+    return int(getattr(module, name)(subcommand.parse_args(rest)))
 
 
 if __name__ == "__main__":

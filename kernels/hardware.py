@@ -83,8 +83,8 @@ def class_of(name: str) -> str:
     case: `NVIDIA RTX 6000 Ada` is `rtx-6000-ada`.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
-    known = [name for name in GPUS if name != "cpu" and f"-{name}-" in f"-{slug}-"]
-    return max(known, key=len, default=slug)
+    classes = [name for name in GPUS if name != "cpu" and f"-{name}-" in f"-{slug}-"]
+    return max(classes, key=len, default=slug)
 
 
 def read_entry(path: Path) -> Gpu:

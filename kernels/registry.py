@@ -162,8 +162,8 @@ class Peer(Variant):
 def check_params(name: str, params: Iterable[str], supported: Sequence[str] = ()) -> None:
     """Raises ValueError when one of the params is not among those that the variant takes."""
     if unknown := sorted(set(params) - set(supported)):
-        known = " and ".join(filter(None, [", ".join(supported[:-1]), *supported[-1:]])) or "no params"
-        raise ValueError(f"{name} takes {known}, not {', '.join(unknown)}")
+        names = " and ".join(filter(None, [", ".join(supported[:-1]), *supported[-1:]])) or "no params"
+        raise ValueError(f"{name} takes {names}, not {', '.join(unknown)}")
 
 
 _variants: dict[str, Variant] = {}
@@ -206,12 +206,12 @@ def unknown(name: str) -> str:
 
 def misnamed(names: Iterable[str], ops: Collection[str]) -> str:
     """The sentence about the first name that no variant of the ops has; "" when all names are known."""
-    known = {variant.name: variant.op for variant in variants()}
+    op_of = {variant.name: variant.op for variant in variants()}
     for name in names:
-        if name not in known:
+        if name not in op_of:
             return unknown(name)
-        if known[name] not in ops:
-            return f"{name} is a variant of {known[name]}, not of {', '.join(ops)}"
+        if op_of[name] not in ops:
+            return f"{name} is a variant of {op_of[name]}, not of {', '.join(ops)}"
     return ""
 
 

@@ -58,11 +58,11 @@ def error(search: LimitSearch, holds: int, percentile: float, requests: int, sea
     return wrong / searches
 
 
-def worst(most: int, percentile: float, requests: int, searches: int = SEARCHES) -> float:
+def worst(max_users: int, percentile: float, requests: int, searches: int = SEARCHES) -> float:
     """The largest error over where the promise breaks: nowhere, early, in the middle, late."""
-    search = LimitSearch(most, least=3)
-    places = sorted({0, 1, 2, most // 3, most // 2 + 1, most - 1})
-    return max(error(search, holds, percentile, requests, searches) for holds in places)
+    search = LimitSearch(max_users, least=3)
+    true_limits = sorted({0, 1, 2, max_users // 3, max_users // 2 + 1, max_users - 1})
+    return max(error(search, holds, percentile, requests, searches) for holds in true_limits)
 
 
 def waits(draws: np.random.Generator, requests: int, used: float) -> np.ndarray:
@@ -106,10 +106,10 @@ def worst_of_rates(percentile: float, requests: int, searches: int = SEARCHES_OF
 def main() -> None:
     print("| users at most | percentile |", " | ".join(f"{count:,} requests a load" for count in REQUESTS), "|")
     print("| --- " * (2 + len(REQUESTS)) + "|")
-    for most in MAX_USERS:
+    for max_users in MAX_USERS:
         for percentile in PERCENTILES:
-            shares = [worst(most, percentile, requests) for requests in REQUESTS]
-            print(f"| {most:,} | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
+            shares = [worst(max_users, percentile, requests) for requests in REQUESTS]
+            print(f"| {max_users:,} | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
     for percentile in PERCENTILES:
         shares = [worst_of_rates(percentile, requests) for requests in REQUESTS]
         print(f"| {RATES} rates | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")

@@ -83,9 +83,9 @@ def _blocks(
 ) -> tuple[list[float], list[float]]:
     """The disagreement rate and the mean divergence of each block of tokens, by the tokens' `common` scores."""
     score = math.sqrt(COMMON) * common + math.sqrt(1 - COMMON) * draws.standard_normal(len(common))
-    least = NormalDist().inv_cdf(1 - disagreement) if disagreement else math.inf
+    threshold = NormalDist().inv_cdf(1 - disagreement) if disagreement else math.inf
     divergence = kl * np.exp(spread * score - spread**2 / 2)
-    wrong: list[float] = block_means((score > least).astype(float)).tolist()
+    wrong: list[float] = block_means((score > threshold).astype(float)).tolist()
     return wrong, block_means(divergence).tolist()
 
 

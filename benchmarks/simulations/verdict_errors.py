@@ -64,25 +64,25 @@ def boundaries(percentile: float, requests: int) -> Boundaries:
         return log_capital(rate, np.array([0.0, 1.0]), np.array([count - over, over]), side) >= enough
 
     met, missed = np.full(requests, -1), np.zeros(requests, dtype=np.int64)
-    most, least = -1, 1
+    max_missed, least = -1, 1
     for count in range(1, requests + 1):
-        while most + 1 <= count and reached(count, most + 1, "met"):
-            most += 1
+        while max_missed + 1 <= count and reached(count, max_missed + 1, "met"):
+            max_missed += 1
         while least <= count and not reached(count, least, "missed"):
             least += 1
-        met[count - 1], missed[count - 1] = most, least
+        met[count - 1], missed[count - 1] = max_missed, least
     return Boundaries(met, missed)
 
 
 @cache
-def errors(percentile: float, requests: int, least: int = MIN_REQUESTS) -> VerdictErrors:
-    """Both errors of measurements of up to `requests` that look after every one from `least` on."""
+def errors(percentile: float, requests: int, min_requests: int = MIN_REQUESTS) -> VerdictErrors:
+    """Both errors of measurements of up to `requests` that look after every one from `min_requests` on."""
     limits, rate = boundaries(percentile, requests), 1 - percentile / 100
     met, missed = np.zeros(requests), np.zeros(requests)
     going, low = np.ones(1), 0  # `going[i]`: it goes on with low + i beyond the limit
     for index in range(requests):
         going = np.append(going * (1 - rate), 0.0) + np.append(0.0, going * rate)
-        if index + 1 >= least:
+        if index + 1 >= min_requests:
             few, many = max(0, limits.met[index] + 1 - low), max(0, limits.missed[index] - low)
             met[index], missed[index] = going[:few].sum(), going[many:].sum()
             going, low = going[few:many], low + few
@@ -120,11 +120,11 @@ def simulated(
 
 def requests_until_met(percentile: float, kept: str, count_each: bool = False, paths: int = PATHS_KEPT) -> int:
     """The mean of the requests after which a promise that independent requests keep is called met."""
-    draws, rate, most = np.random.default_rng(int(percentile)), 1 - percentile / 100, 2_000
+    draws, rate, max_requests = np.random.default_rng(int(percentile)), 1 - percentile / 100, 2_000
     if kept == KEPT[0]:
-        logs = PROCESSES["independent"](draws, (paths, most), rate / 10)
+        logs = PROCESSES["independent"](draws, (paths, max_requests), rate / 10)
     else:
-        logs = 0.05 * draws.standard_normal((paths, most)) - math.log(2)
+        logs = 0.05 * draws.standard_normal((paths, max_requests)) - math.log(2)
     return round(fmean(first_verdict(percentile, path, count_each)[1] for path in logs))
 
 

@@ -22,8 +22,8 @@ def latencies() -> str:
     lines = []
     for (gpu, runner, *of, batch, prompt), group in sorted(groups.items()):
         sides = ([error for error in group if error.metric == metric] for metric in LATENCIES)
-        place = [gpu.upper(), runner.replace("_", " "), *of, f"{batch}", f"{prompt:,}"]
-        lines.append([*place, f"{len(group) // len(LATENCIES)}", *(_medians(side) for side in sides)])
+        columns = [gpu.upper(), runner.replace("_", " "), *of, f"{batch}", f"{prompt:,}"]
+        lines.append([*columns, f"{len(group) // len(LATENCIES)}", *(_medians(side) for side in sides)])
     return markdown(["GPU", "runner", "weights", "model", "batch", "prompt", "measured", *LATENCIES.values()], lines)
 
 
@@ -39,8 +39,8 @@ def corrected() -> str:
             for metric in LATENCIES:
                 of = [error for error in known if (error.runner, error.metric) == (runner, metric)]
                 factor = median(error.measured / error.predicted for error in of if error.model != judged)
-                own = [error for error in of if error.model == judged]
-                off = (median(abs(by * (1 + error.error) - 1) for error in own) for by in (1.0, factor))
+                of_model = [error for error in of if error.model == judged]
+                off = (median(abs(by * (1 + error.error) - 1) for error in of_model) for by in (1.0, factor))
                 cells.append(", corrected ".join(f"{100 * share:.0f} %" for share in off))
             lines.append([runner, name, *cells])
     return markdown(["runner", "judged on", *LATENCIES.values()], lines)

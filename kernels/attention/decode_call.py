@@ -188,11 +188,11 @@ class KeyCounts(NamedTuple):
 
     def check(self, k: torch.Tensor, page_table: torch.Tensor | None) -> None:
         """Reads lengths (or positions) and page table on the host. Raises ValueError for one beyond the cache or k."""
-        name, most = "position" if self.more else "lengths", self.capacity - self.more
-        lengths = self.given.tolist() if self.given is not None else [most]
+        name, bound = "position" if self.more else "lengths", self.capacity - self.more
+        lengths = self.given.tolist() if self.given is not None else [bound]
         for sequence, count in enumerate(lengths):
-            if not -self.more <= count <= most:
-                raise ValueError(f"{name} is {count} for sequence {sequence}: from {-self.more} to {most} can be")
+            if not -self.more <= count <= bound:
+                raise ValueError(f"{name} is {count} for sequence {sequence}: from {-self.more} to {bound} can be")
         if page_table is None:
             return
         for sequence, row in enumerate(page_table.tolist()):

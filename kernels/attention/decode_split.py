@@ -87,9 +87,11 @@ def refused(case: AttentionCase) -> Refusal | None:
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")
     rows = case.q_len * case.heads // case.kv_heads
-    most = SAFE_ROWS if case.kv_dtype == "fp8" or case.head_dim <= 32 else MAX_ROWS
-    if rows > most:
-        return Refusal(f"q_len is {case.q_len}: this variant takes {most} queries times grouped heads here, not {rows}")
+    max_rows = SAFE_ROWS if case.kv_dtype == "fp8" or case.head_dim <= 32 else MAX_ROWS
+    if rows > max_rows:
+        return Refusal(
+            f"q_len is {case.q_len}: this variant takes {max_rows} queries times grouped heads here, not {rows}"
+        )
     if case.head_dim > 256:
         return Refusal(f"head_dim is {case.head_dim}: this variant takes at most 256")
     if case.kv_dtype not in (case.dtype, "fp8"):

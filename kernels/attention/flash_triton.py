@@ -96,7 +96,7 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
     """The params with defaults for those missing. Raises ValueError for an unknown name or a bad value."""
     given = merge_params("flash_triton", params, dict(zip(PARAMS, _offered(case)[0], strict=True)))
     for name, value in given.items():
-        least = 16 if name.startswith("block") else 1
-        if not isinstance(value, int) or value < least or (name != "stages" and value & (value - 1)):
-            raise ValueError(f"{name} is {value!r}: a power of two from {least} on is wanted")
+        minimum = 16 if name.startswith("block") else 1
+        if not isinstance(value, int) or value < minimum or (name != "stages" and value & (value - 1)):
+            raise ValueError(f"{name} is {value!r}: a power of two from {minimum} on is wanted")
     return given

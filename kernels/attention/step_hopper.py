@@ -61,8 +61,8 @@ class StepHopper(Variant):
     def for_model(self, case: StepAttentionCase) -> Sequence[Mapping[str, Any]]:
         """The neighbours in the pass decide how many blocks are best: also query heads all separate or all together."""
         best = self.space(case)[0]["splits"]
-        most = _divisors(case)[-1]
-        cuts = ((best, _parts(case, best)), (best, most), (max(1, best // 2), most), (best, 1))
+        max_split = _divisors(case)[-1]
+        cuts = ((best, _parts(case, best)), (best, max_split), (max(1, best // 2), max_split), (best, 1))
         return [{"pdl": True, "splits": splits, "parts": parts} for splits, parts in dict.fromkeys(cuts)]
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:

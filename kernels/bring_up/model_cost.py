@@ -53,9 +53,9 @@ def _fastest(arrangements: Sequence[Sequence[Case]], races: Mapping[str, Race]) 
     costs = []
     for cases in arrangements:
         times = [races[case.key].best_ms for case in cases if case.key in races]
-        known = [ms for ms in times if ms is not None]
-        if len(known) == len(cases):
-            costs.append((sum(known), cases))
+        measured = [ms for ms in times if ms is not None]
+        if len(measured) == len(cases):
+            costs.append((sum(measured), cases))
     return min(costs, key=lambda cost: cost[0])[1] if costs else None
 
 

@@ -80,14 +80,14 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
 def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
     """Lengths of up to 16 sequences, some of them 0, that add up to `longest` at most."""
     count = draw.randint(1, 16)
-    most = size(draw, 1, max(1, longest // count))
-    return tuple(draw.randint(0, most) for _ in range(count))
+    max_length = size(draw, 1, max(1, longest // count))
+    return tuple(draw.randint(0, max_length) for _ in range(count))
 
 
-def _heads(draw: random.Random, most: int) -> tuple[int, int]:
-    """KV heads and the query heads of each, at most `most` query heads in all."""
-    kv_heads = draw.choice([count for count in (1, 2, 4, 8, 16, 32) if count <= most])
-    return kv_heads, draw.choice([group for group in (1, 1, 3, 4, 8) if kv_heads * group <= most])
+def _heads(draw: random.Random, max_heads: int) -> tuple[int, int]:
+    """KV heads and the query heads of each, at most `max_heads` query heads in all."""
+    kv_heads = draw.choice([count for count in (1, 2, 4, 8, 16, 32) if count <= max_heads])
+    return kv_heads, draw.choice([group for group in (1, 1, 3, 4, 8) if kv_heads * group <= max_heads])
 
 
 def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:

@@ -98,11 +98,11 @@ def _drawn(dtype: DType) -> list[Case]:
     rng = random.Random(20261120)
     return [
         LinearCase(
-            m=size(rng, low, most), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype, weights=dtype,
+            m=size(rng, low, high), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype, weights=dtype,
             epilogue=epilogue,
         )
         for epilogue in get_args(Epilogue)
-        for low, most in ((1, 16), (17, 256), (257, 8192), (257, 8192))
+        for low, high in ((1, 16), (17, 256), (257, 8192), (257, 8192))
     ]  # fmt: skip
 
 

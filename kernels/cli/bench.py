@@ -167,8 +167,10 @@ def _wrong(options: argparse.Namespace) -> str:
     from kernels.model_files import catalogue
 
     decode = options.group == "decode"
-    own = OPTIONS.get(options.group, KERNEL_OPTIONS)
-    for option in {option for known in (*OPTIONS.values(), KERNEL_OPTIONS) for option in known if option not in own}:
+    supported = OPTIONS.get(options.group, KERNEL_OPTIONS)
+    for option in {
+        option for known in (*OPTIONS.values(), KERNEL_OPTIONS) for option in known if option not in supported
+    }:
         if getattr(options, option):
             named = "; --runner names its variants" * (decode and option == "variant")
             return f"--{option.replace('_', '-')} is not for {options.group}{named}"

@@ -109,11 +109,13 @@ def _measured(
     generator, case, reference = torch.Generator().manual_seed(5), targets[0][1], bench_decode_run.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     with count_choices(model, case.batch) as chosen:
-        known = ReferenceOutputs.of(reference, ids, generator)
+        references = ReferenceOutputs.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
     runners.free()
-    runs = [prepared(variant, with_experts(own, model, chosen), model, known) for variant, own in targets]
+    runs = [
+        prepared(variant, with_experts(targeted, model, chosen), model, references) for variant, targeted in targets
+    ]
     for run in runs:
         if run.gate == "pass":
             run.warm_up()
@@ -168,14 +170,14 @@ def _bench_targets(case: ModelCase, options: Options, gpu: Gpu) -> list[BenchTar
         else:
             builds = options.slow_builds or variant.build_seconds <= QUICK_BUILD_SECONDS
             picked = builds and (variant.in_plans or bool(os.environ.get(PYTHON_VARIABLE)))
-        own = case.with_weights(variant.options.get("weights", case.weights))
-        listed = not options.weights or own.weights in options.weights or variant.peer
-        able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
+        targeted = case.with_weights(variant.options.get("weights", case.weights))
+        listed = not options.weights or targeted.weights in options.weights or variant.peer
+        able = variant.serves(case, gpu) is None or variant.serves(targeted, gpu) is None
         if picked and listed and able:
-            targets.append((variant, own))
+            targets.append((variant, targeted))
             if variant.most_gpus > 1:
                 sizes = [size for size in options.tensor_parallel_sizes if size > 1]
-                targets += [(variant, own.model_copy(update={"gpus": size})) for size in sizes]
+                targets += [(variant, targeted.model_copy(update={"gpus": size})) for size in sizes]
     return targets
 
 

@@ -49,8 +49,8 @@ class ChosenExperts:
         """The share of the choices that fell on the most chosen `part` of a layer's experts, in the mean."""
         shares = []
         for counts in self.counts:
-            most = counts.sort(descending=True).values[: max(1, round(part * len(counts)))]
-            shares.append(float(most.sum() / counts.sum()))
+            busiest = counts.sort(descending=True).values[: max(1, round(part * len(counts)))]
+            shares.append(float(busiest.sum() / counts.sum()))
         return sum(shares) / len(shares)
 
 

@@ -78,14 +78,14 @@ class ServeBench:
     @property
     def tensor_parallel_size(self) -> int | None:
         """The GPUs over which every server shards the model; None for one."""
-        most = max(self.options.tensor_parallel_size or [1])
-        return most if most > 1 else None
+        largest = max(self.options.tensor_parallel_size or [1])
+        return largest if largest > 1 else None
 
     @property
     def drawn(self) -> Lengths:
         """The lengths of unequal requests."""
-        most = min(MAX_LENGTH_RATIO, self.model.positions // self.lengths.longest)
-        return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, most))
+        max_ratio = min(MAX_LENGTH_RATIO, self.model.positions // self.lengths.longest)
+        return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, max_ratio))
 
     def servers(self) -> list[ServerCommand]:
         """vLLM last, but first where its capacity sets a rate. Raises ValueError when its Python is wrong."""
@@ -193,8 +193,8 @@ class ServeBench:
         self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures
     ) -> Measured:
         objective = LatencyObjective(self.options.ttft_ms, self.options.tpot_ms)
-        known = case.lengths == "equal" and case.weights == self.model.dtype and case.kv_cache_dtype is None
-        floor = self.floors.get(case.concurrency or 0) if known else None
+        has_floor = case.lengths == "equal" and case.weights == self.model.dtype and case.kv_cache_dtype is None
+        floor = self.floors.get(case.concurrency or 0) if has_floor else None
         failed, lag = figures.unlike, figures.lag
         row = ServeRow(
             case=case,

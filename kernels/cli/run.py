@@ -173,14 +173,14 @@ def _sentence(
 ) -> str:
     value, low, high = measured
     label = f"TTF{traffic.n}" if traffic.metric == "ttf_n" else traffic.metric.replace("_", " ").upper()
-    own = f"{label} p50 {value:.4g} {traffic.unit} (95 % interval {low:.4g} to {high:.4g}) on {device}"
+    figure = f"{label} p50 {value:.4g} {traffic.unit} (95 % interval {low:.4g} to {high:.4g}) on {device}"
     if expected is None:
-        return f"{own}. The plan expects nothing to compare this with."
+        return f"{figure}. The plan expects nothing to compare this with."
     other = f"{expected.value:.4g} {expected.unit} ({expected.low:.4g} to {expected.high:.4g})"
     if not same:
-        return f"{own}. The plan expects {other} on {expected.device}: another device, so the two need not agree."
+        return f"{figure}. The plan expects {other} on {expected.device}: another device, so the two need not agree."
     if expected.low <= value <= expected.high:
-        return f"{own}. The plan expects {other}: this lies within its interval."
+        return f"{figure}. The plan expects {other}: this lies within its interval."
     if low <= expected.high and high >= expected.low:
-        return f"{own}. The plan expects {other}: the median lies outside its interval, but the intervals overlap."
-    return f"{own}. The plan expects {other}: this lies outside its interval."
+        return f"{figure}. The plan expects {other}: the median lies outside its interval, but the intervals overlap."
+    return f"{figure}. The plan expects {other}: this lies outside its interval."

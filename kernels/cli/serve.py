@@ -153,17 +153,17 @@ def serve(options: argparse.Namespace) -> int:
 
 def wrong_number(name: str, value: float | None) -> str:
     """What is wrong with an option's value, in a sentence; "" for what may be served, and where it is not given."""
-    least, most = NUMBERS[name]
-    if value is None or (least < value <= most if name in ABOVE else least <= value <= most):
+    minimum, maximum = NUMBERS[name]
+    if value is None or (minimum < value <= maximum if name in ABOVE else minimum <= value <= maximum):
         return ""
     shown = str(value)
     shown = shown if len(shown) <= LONGEST_NUMBER else shown[:LONGEST_NUMBER] + "…"
     sentence = f"--{name.replace('_', '-')}: {shown} is "
     if name == "port":
         return f"{sentence}no port: ports are 0 to 65535"
-    if least >= 0 and not value > 0 and name != "drain_seconds":
+    if minimum >= 0 and not value > 0 and name != "drain_seconds":
         return f"{sentence}not a positive number"
-    return f"{sentence}{'more' if value > most else 'less'} than {most if value > most else least:,}"
+    return f"{sentence}{'more' if value > maximum else 'less'} than {maximum if value > maximum else minimum:,}"
 
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
@@ -208,11 +208,11 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         heads, kv_heads, _ = attention_shape(config)
         if problem := indivisible((("num_key_value_heads", kv_heads, 1), ("num_attention_heads", heads, 1)), gpus):
             raise ValueError(problem)
-    places = [range(number * gpus, (number + 1) * gpus) for number in range(replicas)]
+    replica_gpus = [range(number * gpus, (number + 1) * gpus) for number in range(replicas)]
     engine = (
         EngineProcess(spec, main, hang)
         if replicas == 1
-        else EngineReplicas([EngineProcess(spec, partial(on_gpus, main, place), hang) for place in places])
+        else EngineReplicas([EngineProcess(spec, partial(on_gpus, main, replica), hang) for replica in replica_gpus])
     )
     listening = await web.listening(options.host, options.port)
     engine.start()  # it takes the longest: the web server is made beside it

@@ -93,13 +93,22 @@ def ours(requested: ServerSettings, device: str, options: Sequence[str] = (), we
     if weights and weights != requested.dtype:
         options = [*options, "--weights", weights]
     size = ["--max-model-len", str(requested.max_model_len), "--max-num-seqs", str(requested.max_num_seqs)]
-    place = ["--device", device, "--dtype", requested.dtype, "--host", "127.0.0.1", "--port", str(requested.port)]
+    options_of_host = [
+        "--device",
+        device,
+        "--dtype",
+        requested.dtype,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(requested.port),
+    ]
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(requested.directory), "--name", requested.name]
-    place.append("--capture-all")
+    options_of_host.append("--capture-all")
     settings = {
         "max_model_len": requested.max_model_len,
         "max_num_seqs": requested.max_num_seqs,
         "options": " ".join(options),
         "weights": weights or requested.dtype,
     }
-    return ServerCommand("kernels", False, [*command, *size, *place, *options], dict(os.environ), settings)
+    return ServerCommand("kernels", False, [*command, *size, *options_of_host, *options], dict(os.environ), settings)

@@ -94,9 +94,9 @@ def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = 
             directory = plain_model(Path(named)).resolve()
         except ModelRefused as error:
             raise ValueError(f"--model: {error}") from error
-        own = Path(named).resolve()
-        stored = own if own.is_dir() and own != directory else None
-        served = ServedModel(directory, own.name, dtype, device, generated=False, stored=stored)
+        path = Path(named).resolve()
+        stored = path if path.is_dir() and path != directory else None
+        served = ServedModel(directory, path.name, dtype, device, generated=False, stored=stored)
     else:
         served = ServedModel(folder if weights else Path(named), named, dtype, device)
     large = larger_than(torch.device(device), config or served.config, dtype)
@@ -105,8 +105,8 @@ def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = 
     if config is None or not weights:
         return served
     if large:
-        places = tensor_parallel.devices_of(gpus, device)
-        written_model.write_generated(config, folder, [str(place) for place in places], dtype)
+        devices = tensor_parallel.devices_of(gpus, device)
+        written_model.write_generated(config, folder, [str(device_of_rank) for device_of_rank in devices], dtype)
         return served
     model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)

@@ -26,13 +26,13 @@ _SEQUENCES = (tuple, list)
 class BoundedCache(Generic[V]):
     """A cache of at most `most` entries. A new entry evicts the oldest. Threads may share it."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._entries, self._lock = most, dict[Any, V](), threading.Lock()
+    def __init__(self, max_entries: int) -> None:
+        self._max_entries, self._entries, self._lock = max_entries, dict[Any, V](), threading.Lock()
         self.get = self._entries.get
 
     def keep(self, key: Any, value: V) -> None:
         with self._lock:
-            while len(self._entries) >= self._most and key not in self._entries:
+            while len(self._entries) >= self._max_entries and key not in self._entries:
                 del self._entries[next(iter(self._entries))]
             self._entries[key] = value
 

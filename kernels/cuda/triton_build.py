@@ -81,7 +81,7 @@ class TritonBuild:
         from triton.compiler import ASTSource
 
         kernel = getattr(importlib.import_module(self.module), self.function)
-        assumed = {place: BaseBackend.parse_attr(what) for place, what in self.assumed}
+        assumed = {path: BaseBackend.parse_attr(what) for path, what in self.assumed}
         source = ASTSource(kernel, dict(self.signature), dict(self.constants), assumed)
         return source, GPUTarget("cuda", self.sm, 32), dict(self.options)
 
@@ -151,9 +151,9 @@ def _binder(kernel: Any, sm: int) -> tuple[Any, Any]:
     return create_function_from_signature(kernel.signature, kernel.params, backend), backend
 
 
-def _strings(values: Sequence[Any], place: Place = ()) -> Iterator[tuple[Place, str]]:
+def _strings(values: Sequence[Any], path: Place = ()) -> Iterator[tuple[Place, str]]:
     for number, value in enumerate(values):
         if isinstance(value, str):
-            yield (*place, number), value
+            yield (*path, number), value
         elif isinstance(value, list | tuple):
-            yield from _strings(value, (*place, number))
+            yield from _strings(value, (*path, number))

@@ -105,15 +105,15 @@ def pack_launch(compiled: Any, arguments: Sequence[Any], outputs: Any, function:
     metadata = compiled.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
         raise NotImplementedError(f"{compiled.name} needs scratch memory or a cluster")
-    values, places = [], []
-    for place, (value, kind) in enumerate(leaves(arguments, compiled.src)):
+    values, offsets = [], []
+    for path, (value, kind) in enumerate(leaves(arguments, compiled.src)):
         number = next((number for number, output in enumerate(_several(outputs)) if output is value), None)
         values.append(_plain(value, kind) if number is None else 0)
         if number is not None:
-            places.append((place, number))
+            offsets.append((path, number))
     scratch = 0, 0
     return BoundKernel(
-        function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*values, *scratch), tuple(places)
+        function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*values, *scratch), tuple(offsets)
     )
 
 

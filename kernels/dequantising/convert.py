@@ -117,7 +117,7 @@ def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept |
 def _write(folder: Path, jobs: Iterable[Job]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused as the jobs."""
     shard: dict[str, torch.Tensor] = {}
-    places: dict[str, str] = {}
+    file_of: dict[str, str] = {}
     scales: dict[str, Kept] = {}
     size = number = 0
     for name, weight, stored in _in_threads(jobs):
@@ -127,19 +127,19 @@ def _write(folder: Path, jobs: Iterable[Job]) -> None:
         size += weight.nbytes
         if size >= SHARD_BYTES:
             number, size = number + 1, 0
-            places |= _save(folder, shard, number)
-    places |= _save(folder, shard, number + 1)
+            file_of |= _save(folder, shard, number)
+    file_of |= _save(folder, shard, number + 1)
     layouts.save(folder, scales)
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": file_of}))
 
 
 def _save(folder: Path, shard: dict[str, torch.Tensor], number: int) -> dict[str, str]:
     path = folder / f"model-{number:05}.safetensors"
     if shard:
         save_file(shard, path, metadata={"format": "pt"})
-    places = dict.fromkeys(shard, path.name)
+    file_of = dict.fromkeys(shard, path.name)
     shard.clear()
-    return places
+    return file_of
 
 
 def _write_kv_scales(folder: Path, files: Mapping[str, Path], heads: int) -> None:
@@ -166,10 +166,10 @@ def weights_of_checkpoint(files: Mapping[str, Path], scheme: Scheme) -> Iterator
     def converted(name: str, weight: StoredWeight) -> Converted:
         parts = {part: opened[tensor.file].get_tensor(tensor.name) for part, tensor in weight.parts.items()}
         try:
-            own = as_stored(weight.layout, parts, scheme)
+            stored = as_stored(weight.layout, parts, scheme)
         except WrongParts as error:
             raise ModelRefused(weight.file, name, str(error)) from None
-        return dequantise(own), layouts.stored_scales(own)
+        return dequantise(stored), layouts.stored_scales(stored)
 
     for name, weight in stored.items():
         yield Job(name, math.prod(weight.shape), partial(converted, name, weight))

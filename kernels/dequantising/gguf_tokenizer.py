@@ -31,18 +31,18 @@ PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": F
 def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> None:
     """Writes tokenizer.json, its settings, the chat template, and which tokens end an answer. Raises ModelRefused."""
     metadata = read_gguf(name, path).metadata
-    own = {key.removeprefix("tokenizer."): value for key, value in metadata.items()}
-    given = {ours: own[key] for key, ours in GGUF_TOKENIZER_MAPPING["tokenizer"].items() if key in own}
+    settings = {key.removeprefix("tokenizer."): value for key, value in metadata.items()}
+    given = {ours: settings[key] for key, ours in GGUF_TOKENIZER_MAPPING["tokenizer"].items() if key in settings}
     special = {
         f"{ours}_token": given["tokens"][number]
         for ours, theirs in SPECIAL.items()
-        if (number := own.get(f"ggml.{theirs}_token_id")) is not None
+        if (number := settings.get(f"ggml.{theirs}_token_id")) is not None
     }
     try:
         with _limited():
-            if own["ggml.model"] == "llama" and "merges" not in given:
+            if settings["ggml.model"] == "llama" and "merges" not in given:
                 given["merges"] = merges(dict(zip(given["tokens"], given.get("scores", ()), strict=False)))
-            backend, _ = convert_gguf_tokenizer(own["ggml.model"], given)
+            backend, _ = convert_gguf_tokenizer(settings["ggml.model"], given)
             tokenizer = PreTrainedTokenizerFast(
                 tokenizer_object=backend, chat_template=metadata.get(CHAT_TEMPLATE), **special
             )
@@ -50,8 +50,8 @@ def write(name: str, path: Path, config: Mapping[str, Any], folder: Path) -> Non
     except Exception as error:  # the libraries raise what they like
         reason = f"the tokenizer cannot be read: {' '.join(str(error).split())[:200]}"
         raise ModelRefused(name, "tokenizer.ggml", reason) from error
-    _correct(folder / "tokenizer.json", own, config["model_type"])
-    ends = [own.get(f"ggml.{name}_token_id") for name in ENDS]
+    _correct(folder / "tokenizer.json", settings, config["model_type"])
+    ends = [settings.get(f"ggml.{name}_token_id") for name in ENDS]
     document = {"eos_token_id": sorted({number for number in ends if isinstance(number, int)})}
     (folder / "generation_config.json").write_text(json.dumps(document))
 
@@ -79,25 +79,27 @@ def _limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
-def _correct(path: Path, own: Mapping[str, Any], model_type: str) -> None:
+def _correct(path: Path, settings: Mapping[str, Any], model_type: str) -> None:
     """How text is split before it is encoded, which tokens are never split, and the one that every text begins with."""
     document = json.loads(path.read_text())
-    if own["ggml.model"] == "gpt2":
+    if settings["ggml.model"] == "gpt2":
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        splits = map(_split, SPLITS[own["ggml.pre"]])
+        splits = map(_split, SPLITS[settings["ggml.pre"]])
         document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
-        document["normalizer"] = {"type": "NFC"} if own["ggml.pre"] in COMPOSED else None
-    known = {token["id"] for token in document["added_tokens"]}
-    for number, (token, kind) in enumerate(zip(own["ggml.tokens"], own.get("ggml.token_type", ()), strict=False)):
-        if kind in (CONTROL, USER_DEFINED) and number not in known:
+        document["normalizer"] = {"type": "NFC"} if settings["ggml.pre"] in COMPOSED else None
+    added_ids = {token["id"] for token in document["added_tokens"]}
+    for number, (token, kind) in enumerate(
+        zip(settings["ggml.tokens"], settings.get("ggml.token_type", ()), strict=False)
+    ):
+        if kind in (CONTROL, USER_DEFINED) and number not in added_ids:
             document["added_tokens"].append(PLAIN | {"id": number, "content": token, "special": kind == CONTROL})
     document["added_tokens"].sort(key=lambda token: token["id"])
-    for token in document["added_tokens"] if model_type == "phi3" and own["ggml.model"] == "llama" else ():
+    for token in document["added_tokens"] if model_type == "phi3" and settings["ggml.model"] == "llama" else ():
         token["rstrip"] = token["content"] not in NOT_STRIPPED
-    first = own.get("ggml.bos_token_id")
+    first = settings.get("ggml.bos_token_id")
     document["post_processor"] = None
-    if own.get("ggml.add_bos_token", own["ggml.model"] == "llama") and first is not None:
-        document["post_processor"] = _beginning(own["ggml.tokens"][first], first)
+    if settings.get("ggml.add_bos_token", settings["ggml.model"] == "llama") and first is not None:
+        document["post_processor"] = _beginning(settings["ggml.tokens"][first], first)
     path.write_text(json.dumps(document, ensure_ascii=False))
 
 

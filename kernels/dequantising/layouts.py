@@ -97,9 +97,9 @@ def _gptq(parts: Parts, scheme: Scheme) -> Grouped:
 
 
 def _awq(parts: Parts, scheme: Scheme) -> Grouped:
-    outputs, places = parts["scales"].shape[1], AWQ_PLACES[scheme.bits]
+    outputs, order = parts["scales"].shape[1], AWQ_PLACES[scheme.bits]
     words = (parts[part].T.contiguous() for part in ("qweight", "qzeros"))
-    codes, zeros = (_unpacked(word, scheme.bits, 0, places)[:outputs] for word in words)
+    codes, zeros = (_unpacked(word, scheme.bits, 0, order)[:outputs] for word in words)
     groups = _groups(parts, codes.shape[1], zeros.shape[1], scheme)
     return _less_zeros(codes, parts["scales"].float().T, groups, zeros)
 
@@ -134,8 +134,8 @@ def _packed(parts: Parts, scheme: Scheme) -> Grouped:
     if (zero := parts.get("zero")) is not None and zero.dtype == torch.int32:
         rows, groups = scale_shape(tuple(parts["scale"].shape), len(codes))
         zero = _unpacked(zero.reshape(-1, groups), scheme.bits, 0)[:rows] - middle
-    own = _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
-    return own if own.zeros is None else own._replace(zeros=own.zeros + middle)
+    quantised = _with_scales(codes, parts["scale"], zero, parts.get("g_idx"), scheme)
+    return quantised if quantised.zeros is None else quantised._replace(zeros=quantised.zeros + middle)
 
 
 def _scaled(parts: Parts, scheme: Scheme) -> Grouped:
@@ -194,12 +194,12 @@ def _e2m1(packed: Tensor) -> Tensor:
     return torch.nn.functional.embedding(packed.int(), pairs).flatten(-2)
 
 
-def _unpacked(words: Tensor, bits: int, dim: int, places: Sequence[int] = ()) -> Tensor:
-    """The codes, int16, in words of 32 bits along a dimension of a table: those at `places`, or the lowest first."""
+def _unpacked(words: Tensor, bits: int, dim: int, order: Sequence[int] = ()) -> Tensor:
+    """The codes, int16, in words of 32 bits along a dimension of a table: those at `order`, or the lowest first."""
     count = WORD // bits
     codes = torch.empty(*words.shape[: dim + 1], count, *words.shape[dim + 1 :], dtype=torch.int16)
-    for at, place in enumerate(places or range(count)):
-        codes.select(dim + 1, at).copy_(words >> bits * place & (1 << bits) - 1)
+    for at, nibble in enumerate(order or range(count)):
+        codes.select(dim + 1, at).copy_(words >> bits * nibble & (1 << bits) - 1)
     return codes.flatten(dim, dim + 1)
 
 
@@ -274,8 +274,8 @@ def stored_scales(weight: Tensor | Grouped) -> Kept | None:
         return Groups(scales)
     if not all(in_range(block.codes + expand_groups(zeros[rows], block.groups)) for rows, block in weight.blocks()):
         return Groups(scales)
-    own = zeros[:, groups[:, 0]].to(torch.int8)
-    return Groups(scales, own) if in_pairs(scales) and in_pairs(own) else Groups(scales)
+    codes = zeros[:, groups[:, 0]].to(torch.int8)
+    return Groups(scales, codes) if in_pairs(scales) and in_pairs(codes) else Groups(scales)
 
 
 def _of_rows(weight: Grouped) -> Rows | None:
@@ -285,11 +285,11 @@ def _of_rows(weight: Grouped) -> Rows | None:
         return None
     for rows, block in weight.blocks():
         exact = block.values()
-        own = exact.bfloat16()
-        if not is_finite(own):
+        rounded = exact.bfloat16()
+        if not is_finite(rounded):
             return None
-        setattr(own, STORED_ROWS, scales[rows])
-        if not torch.equal(fp8_rows(own).values(torch.float32), exact):
+        setattr(rounded, STORED_ROWS, scales[rows])
+        if not torch.equal(fp8_rows(rounded).values(torch.float32), exact):
             return None
     return Rows(scales)
 
@@ -310,11 +310,11 @@ def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
         return None
     for begin in range(0, len(weight), BLOCK_ROWS):
         rows = slice(begin, begin + BLOCK_ROWS)
-        own = weight[rows].detach().clone()
-        setattr(own, STORED_SCALES, scales[rows])
-        setattr(own, STORED_ZEROS, None if zeros is None else zeros[rows])
-        matrix = (int4_minimum if minimums else int8_groups)(own)
-        if not torch.equal(matrix.values(), own):
+        rows_kept = weight[rows].detach().clone()
+        setattr(rows_kept, STORED_SCALES, scales[rows])
+        setattr(rows_kept, STORED_ZEROS, None if zeros is None else zeros[rows])
+        matrix = (int4_minimum if minimums else int8_groups)(rows_kept)
+        if not torch.equal(matrix.values(), rows_kept):
             return None
     return Groups(scales, zeros)
 

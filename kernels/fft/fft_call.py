@@ -104,8 +104,8 @@ def pack_params(case: FftConvCase, given: Arguments) -> Any:
     tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
     sizes = {"width": case.width, "length": case.length, "end": case.batch * case.width}
     params = struct(PARAMS, **tensors, spectrum=given.w[0], scales=given.w[1], **sizes)
-    places = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
-    params["prefetched"] = 0 if places % 16 else case.length * 2
+    flags = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
+    params["prefetched"] = 0 if flags % 16 else case.length * 2
     return params
 
 

@@ -156,8 +156,8 @@ def _spectrum(case: FftConvCase, taps: "Tensor", config: FftConfig) -> "tuple[Te
     import torch
 
     total, points = config.outer * config.points, config.points
-    place = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
-    turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * place).expand_as(taps))
+    tap = torch.arange(taps.shape[1], device=taps.device, dtype=torch.float64)
+    turned = torch.polar(taps, (-math.pi / (2 * total) * (not case.circular) * tap).expand_as(taps))
     transformed = torch.view_as_real(torch.fft.fft(turned, n=total))
     scale = power_of_two(transformed.abs().amax(dim=(1, 2)))
     halves = (transformed / scale[:, None, None]).half()

@@ -22,8 +22,8 @@ def macros(case: FftConvCase, segment: int) -> dict[str, object]:
     """The macros of short_conv.cu."""
     steps = 1 + -(-(case.filter - 1) // 16)
     full = int(case.length % (256 * segment) == 0)
-    own = {"THREADS": THREADS, "SEGMENT": segment, "TAPS": case.filter, "STEPS": steps, "FULL": full}
-    return common_macros(case) | own
+    values = {"THREADS": THREADS, "SEGMENT": segment, "TAPS": case.filter, "STEPS": steps, "FULL": full}
+    return common_macros(case) | values
 
 
 def build_of(case: FftConvCase, segment: int) -> nvrtc.Build:

@@ -36,8 +36,8 @@ class _GroupedFew(Variant):
         if case.scales is not None:
             return Refusal(f"scales is {case.scales}: this variant takes x in {case.dtype}")
         if case.rows > ROWS_OF_EXPERT * case.experts:
-            most = ROWS_OF_EXPERT * case.experts
-            return Refusal(f"rows is {case.rows}: this variant takes up to {most} of {case.experts} experts")
+            max_rows = ROWS_OF_EXPERT * case.experts
+            return Refusal(f"rows is {case.rows}: this variant takes up to {max_rows} of {case.experts} experts")
         return refusal(case, gpu, 90)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":

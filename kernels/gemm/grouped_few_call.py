@@ -59,8 +59,8 @@ def pack_experts(case: GroupedCase, weight: Tensor) -> Tensor:
         order = torch.cat([rows[::2], rows[1::2]]) if case.epilogue == "swigluoai" else rows
         rows = skinny_pack.pair_gate_up(order)
     missing = padded_rows(case) - len(rows)
-    own = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(0, 1)
-    return skinny_call.pack_weight(config_of(case), own, case.dtype, gates=False)[0]
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(0, 1)
+    return skinny_call.pack_weight(config_of(case), padded, case.dtype, gates=False)[0]
 
 
 def k_warps_of(case: GroupedCase) -> int:
@@ -89,11 +89,11 @@ def dynamic_most(case: GroupedCase) -> int:
     return MAX_SHARED_BYTES - 4 * 8 * tiles_of(case) * (21 * WARPS + 1) - 256
 
 
-def parameters(case: GroupedCase, most: int | None = None, **kwargs: Any) -> tuple[Any, int]:
+def parameters(case: GroupedCase, max_rows: int | None = None, **kwargs: Any) -> tuple[Any, int]:
     """`Params` as a numpy scalar, what is not given is 0; and the dynamic shared memory."""
     steps = -(-case.k // STEP_K[str(case.weights)])
     x_bytes = -(-steps * STEP_K[str(case.weights)] * 2 // 128) * 128 + 64  # no two rows meet in a bank
-    rows = max(1, min(8 * tiles_of(case), case.rows if most is None else most, dynamic_most(case) // x_bytes))
+    rows = max(1, min(8 * tiles_of(case), case.rows if max_rows is None else max_rows, dynamic_most(case) // x_bytes))
     own = {"rows": case.rows, "n": case.n, "k": case.k, "units": padded_rows(case) // TILE_ROWS, "steps": steps}
     own |= {"x_bytes": x_bytes, "most": rows}
     return struct(PARAMS, **own, **kwargs), rows * x_bytes

@@ -60,23 +60,23 @@ def pack_weight(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> 
     arranged = order.pair_gate_up if gates else lambda rows: rows
     if config.kind == "same":
         return (order.pack_same(arranged(weight), config),)
-    own = quantise_absmax(weight, config.kind)
-    codes = arranged(own.codes.view(torch.uint8))
+    quantised = quantise_absmax(weight, config.kind)
+    codes = arranged(quantised.codes.view(torch.uint8))
     if config.kind == "fp8":
-        return order.pack_fp8(codes, config), order.pad_rows(arranged(own.scales), config)
+        return order.pack_fp8(codes, config), order.pad_rows(arranged(quantised.scales), config)
     if config.kind == "nvfp4":
-        placed = replace(own, codes=codes, scales=arranged(own.scales.view(torch.uint8)))
-        scales = torch.full((config.units * config.unit_rows,), own.tensor_scale * 2**14, device=weight.device)
-        return order.pack_nvfp4(placed, config), scales
-    zeros = None if own.zeros is None else arranged(own.zeros)
-    placed = replace(own, codes=codes, scales=arranged(own.scales), zeros=zeros)
+        packed = replace(quantised, codes=codes, scales=arranged(quantised.scales.view(torch.uint8)))
+        scales = torch.full((config.units * config.unit_rows,), quantised.tensor_scale * 2**14, device=weight.device)
+        return order.pack_nvfp4(packed, config), scales
+    zeros = None if quantised.zeros is None else arranged(quantised.zeros)
+    packed = replace(quantised, codes=codes, scales=arranged(quantised.scales), zeros=zeros)
     packs = {"int8": order.pack_int8, "mxfp4": order.pack_mxfp4}
-    return (packs.get(config.kind, order.pack_int4)(placed, config),)
+    return (packs.get(config.kind, order.pack_int4)(packed, config),)
 
 
 def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynamic: bool = False) -> dict[str, int]:
     """The macros of skinny.cuh."""
-    own = own_loads(config, dtype, normalises)
+    loads = own_loads(config, dtype, normalises)
     return {
         "HALF": int(dtype == "fp16"),
         "WEIGHTS": KINDS.index(config.kind),
@@ -91,12 +91,13 @@ def macros(config: TileConfig, dtype: str, gates: bool, normalises: bool, dynami
         "NORM": int(normalises),
         "BLOCKS": config.blocks,
         "KEEP": int(config.keep or config.splits > 1),
-        "OWN_X": own,
+        "OWN_X": loads,
         "DYNAMIC_SCHEDULER": int(dynamic),
         "PARAMS_BYTES": PARAMS.itemsize,
         "SHARED_BYTES": config.struct_bytes,
         "DIRECT": int(
-            own > 0 or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= MAX_DIRECT_BYTES)
+            loads > 0
+            or (config.kind != "same" and dtype == "bf16" and 2 * config.m * config.split_k <= MAX_DIRECT_BYTES)
         ),
     }
 

@@ -66,15 +66,15 @@ def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """4-bit codes, scales and zeros, if any, as the stream, uint8: 512 bytes of codes, then 64 or 128."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
-    places = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
-    words, zeros = _words(quantised.codes, config, places), quantised.zeros
+    bits = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
+    words, zeros = _words(quantised.codes, config, bits), quantised.zeros
     groups, wide = quantised.scales, config.kind == "int4_zero"
     columns = zeros.shape[1] + zeros.shape[1] % 2
-    own = [
+    halves = [
         _per_group(_pad(part, len(part), columns)[:, :: 1 + wide], config, (1 + wide) * GROUP, () if wide else (2,))
         for part in (groups, zeros)
     ]
-    scales, zeros = (part.permute(*_OUTER, *(() if wide else (8,)), _G, _HALF) for part in own)
+    scales, zeros = (part.permute(*_OUTER, *(() if wide else (8,)), _G, _HALF) for part in halves)
     numbers = [scales.view(torch.int16)]
     if wide:
         taken = -(torch.tensor([1024.0, 64.0], device=zeros.device) + zeros)  # of row g, and of row g + 8
@@ -92,7 +92,7 @@ def pairs_of(word: int) -> list[int]:
 
 def codes_of(word: int) -> int:
     """The eight codes of a word, the first lowest: sign at bit 15 of an fp16, magnitude at bits 9 to 11."""
-    halves = (pair >> place for pair in pairs_of(word) for place in (0, 16))
+    halves = (pair >> shift for pair in pairs_of(word) for shift in (0, 16))
     return sum((half >> 12 & 8 | half >> 9 & 7) << 4 * i for i, half in enumerate(halves))
 
 

@@ -151,11 +151,11 @@ class TileConfig:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
         fixed = self.fixed_bytes(at_once)
-        most = min(MAX_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
+        max_stages = min(MAX_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
         if pdl and beside * chunk >= MIN_RING:
-            return min(most, beside)
-        stages = min(most, RING_ALONE // chunk, (MAX_SHARED_BYTES - fixed) // chunk)
+            return min(max_stages, beside)
+        stages = min(max_stages, RING_ALONE // chunk, (MAX_SHARED_BYTES - fixed) // chunk)
         return stages if stages >= 2 else 0
 
     def shared_bytes(self, at_once: int, pdl: bool) -> int:

@@ -111,11 +111,11 @@ class _Widened(_Small):
 
         if tuple(weight.shape) != (case.weight_rows, case.k):
             raise ValueError(f"weight has shape {list(weight.shape)}, not [{case.weight_rows}, {case.k}]")
-        own = QUANTISERS[self.weights](weight)
+        quantised = QUANTISERS[self.weights](weight)
         if case.gates:
-            blocks = None if own.block_scales is None else pair_gate_up(own.block_scales)
-            own = QuantisedMatrix(pair_gate_up(own.codes), pair_gate_up(own.row_scales), blocks)
-        return pack_int8(own) if self.weights == "int8" else pack_fp8(own)
+            blocks = None if quantised.block_scales is None else pair_gate_up(quantised.block_scales)
+            quantised = QuantisedMatrix(pair_gate_up(quantised.codes), pair_gate_up(quantised.row_scales), blocks)
+        return pack_int8(quantised) if self.weights == "int8" else pack_fp8(quantised)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
         return f"{self.name} {case.gates}"

@@ -20,21 +20,21 @@ TILE = 64
 def pack_int8(weight: QuantisedMatrix) -> Tensor:
     """The stream, uint8 [tiles, panels, PACKED_BYTES]. Rows and columns are filled up with zeros."""
     assert weight.block_scales is not None
-    placed = _cells(weight.codes).permute(*_LANES, 2, 9).flatten(2) ^ 128
-    short = (0, placed.shape[1] * PANEL // GROUP - weight.block_scales.shape[1], 0, -len(weight.codes) % TILE)
+    codes = _cells(weight.codes).permute(*_LANES, 2, 9).flatten(2) ^ 128
+    short = (0, codes.shape[1] * PANEL // GROUP - weight.block_scales.shape[1], 0, -len(weight.codes) % TILE)
     scales = torch.nn.functional.pad(weight.block_scales, short).unflatten(0, (-1, 4, 2, 8)).unflatten(-1, (-1, 2))
     beside = scales.permute(0, 4, 1, 5, 3, 2).flatten(2).contiguous().view(torch.uint8)
-    packed = torch.cat([placed, beside], dim=2)
+    packed = torch.cat([codes, beside], dim=2)
     assert packed.shape[2] == PACKED_BYTES
     return packed.contiguous()
 
 
 def pack_fp8(weight: QuantisedMatrix) -> Tensor:
     """The stream, uint8 [tiles, panels * CODES_BYTES + 4 * TILE]. Rows and columns are filled up with zeros."""
-    placed = _cells(weight.codes).flip(2).permute(*_LANES, 9, 2).flatten(1)
+    codes = _cells(weight.codes).flip(2).permute(*_LANES, 9, 2).flatten(1)
     scales = torch.nn.functional.pad(weight.row_scales, (0, -len(weight.row_scales) % TILE)).view(-1, TILE)
-    assert placed.shape[1] % CODES_BYTES == 0
-    return torch.cat([placed, scales.view(torch.uint8)], dim=1).contiguous()
+    assert codes.shape[1] % CODES_BYTES == 0
+    return torch.cat([codes, scales.view(torch.uint8)], dim=1).contiguous()
 
 
 def _cells(codes: Tensor) -> Tensor:

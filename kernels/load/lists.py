@@ -100,11 +100,11 @@ def endless(draw: Callable[[np.random.Generator], np.ndarray], seed: int, stream
         yield from draw(generator).tolist()
 
 
-def log_normal(median: float, sigma: float, most: int, seed: int, stream: int) -> Iterator[int]:
-    """Lengths in tokens: ln(length) is normal around ln(`median`) with deviation `sigma`; from 1, cut to `most`."""
+def log_normal(median: float, sigma: float, maximum: int, seed: int, stream: int) -> Iterator[int]:
+    """Lengths in tokens: ln(length) is normal around ln(`median`) with deviation `sigma`; from 1, cut to `maximum`."""
     middle = float(np.log(median))
     values = endless(lambda generator: generator.lognormal(middle, sigma, DRAWN_AT_ONCE), seed, stream)
-    return (min(max(round(value), 1), most) for value in values)
+    return (min(max(round(value), 1), maximum) for value in values)
 
 
 def arrivals(rate: float, shape: float, seed: int, stream: int) -> Iterator[float]:

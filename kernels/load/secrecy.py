@@ -29,9 +29,9 @@ def _pieces(key: str) -> set[str]:
         encoded |= {inner, inner.translate(str.maketrans("+/", "-_"))}
     return {
         piece
-        for group, least in ((forms, MIN_KEY_CHARACTERS), (encoded, MIN_ENCODED_CHARACTERS))
+        for group, min_characters in ((forms, MIN_KEY_CHARACTERS), (encoded, MIN_ENCODED_CHARACTERS))
         for form in group
-        for piece in _runs(form, least)
+        for piece in _runs(form, min_characters)
     }
 
 

@@ -85,13 +85,13 @@ class LoadShare:
     def generator(self) -> Generator:
         """The generator that sends this share."""
         load, parts = self.sending.load(), self.sending.processes
-        own = replace(
+        part = replace(
             load,
             requests=itertools.islice(load.requests, self.number, None, parts),
             users=load.users and load.users // parts + (self.number < load.users % parts),
         )
         counts = Counts(parts, self.counts, self.number)
-        return Generator(self.sending.address, own, self.sending.limits, counts)
+        return Generator(self.sending.address, part, self.sending.limits, counts)
 
 
 async def _show(counts: Counts, progress: OnProgress) -> None:

@@ -63,7 +63,7 @@ def vllm(
     cached = "--enable-prefix-caching" if requested.shared_prefix else "--no-enable-prefix-caching"
     flags = [cached, "--disable-log-stats", "--disable-uvicorn-access-log"]
     settings = [*(word for pair in given.items() for word in pair), *flags, *options]
-    place = ["--host", "127.0.0.1", "--port", str(requested.port)]
+    address = ["--host", "127.0.0.1", "--port", str(requested.port)]
     # By `vllm serve`: started as the module of the API, vLLM reads --api-server-count and ignores it.
     start = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(requested.directory)]
     if (tokenizer := requested.directory / TOKENIZER_FOLDER).is_dir():
@@ -72,7 +72,7 @@ def vllm(
     return ServerCommand(
         "vllm",
         True,
-        [*start, "--served-model-name", requested.name, *place, *settings],
+        [*start, "--served-model-name", requested.name, *address, *settings],
         environment,
         {"version": version, "options": " ".join(settings)} | rounded,
     )

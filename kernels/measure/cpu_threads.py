@@ -42,7 +42,7 @@ def _core(topology: Path) -> tuple[str, ...] | None:
 def _quota(path: Path) -> int:
     """Whole CPUs of a cgroup v2 quota such as `150000 100000`; 0 if unlimited."""
     try:
-        most, period = path.read_text().split()
+        quota, period = path.read_text().split()
     except (OSError, ValueError):
         return 0
-    return 0 if most == "max" else max(1, int(most) // int(period))
+    return 0 if quota == "max" else max(1, int(quota) // int(period))

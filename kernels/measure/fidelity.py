@@ -14,12 +14,12 @@ LENGTH = 128
 """Tokens of a sequence."""
 
 
-def distances(expected: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def distances(expected: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
     """KL divergence in nats [...] float64, and whether another token is the most likely [...], of two log-probabilities
     [..., vocab]; NaN where logits are none.
     """
-    kl = (expected.exp() * (expected - own)).sum(-1).double()
-    return kl, expected.argmax(-1) != own.argmax(-1)
+    kl = (expected.exp() * (expected - logits)).sum(-1).double()
+    return kl, expected.argmax(-1) != logits.argmax(-1)
 
 
 @dataclass
@@ -30,10 +30,10 @@ class Fidelity:
     kl: float = 0.0
     disagreement: float = 0.0
 
-    def add(self, expected: Tensor, own: Tensor) -> None:
+    def add(self, expected: Tensor, logits: Tensor) -> None:
         """Log-probabilities [batch, length, vocab] of the float32 model and of the runner."""
         count = expected.shape[0] * expected.shape[1]
-        divergence, differs = distances(expected, own)
+        divergence, differs = distances(expected, logits)
         kl, other = float(divergence.mean()), float(differs.double().mean())
         share = count / (self.tokens + count)
         self.kl += (kl - self.kl) * share
@@ -49,6 +49,6 @@ def fidelity(
     distances = {name: Fidelity() for name in runners}
     for exact, rows in zip(expected, ids.split(batch), strict=True):
         for name, runner in runners.items():
-            own = torch.log_softmax(runner.logits(rows).float(), dim=-1)
-            distances[name].add(torch.log_softmax(exact.to(own.device), dim=-1), own)
+            log_probabilities = torch.log_softmax(runner.logits(rows).float(), dim=-1)
+            distances[name].add(torch.log_softmax(exact.to(log_probabilities.device), dim=-1), log_probabilities)
     return distances

@@ -99,11 +99,13 @@ def _recording(config: dict[str, Any], batch: int) -> list[ForwardPart]:
     deep, wide = (_count(config, name) or 0 for name in ("decoder_layers", "decoder_ffn_dim"))
     if any(name.endswith("ForAudioClassification") for name in config.get("architectures") or []):
         return [ForwardPart(ModelSizes(layers, encoder, 0, 0, width), work, encoding)]
-    crossed, own = deep * 2 * width**2, deep * (6 * width**2 + 2 * width * wide)
+    cross_attention, self_attention = deep * 2 * width**2, deep * (6 * width**2 + 2 * width * wide)
     head = (value(config, "vocab_size") or 0) * width
     return [
-        ForwardPart(ModelSizes(layers, encoder + crossed, 0, 0, width), work, encoding),
-        ForwardPart(ModelSizes(max(1, deep), own, head, 0, width), PassWork(batch, batch, 0, rows), decoding),
+        ForwardPart(ModelSizes(layers, encoder + cross_attention, 0, 0, width), work, encoding),
+        ForwardPart(
+            ModelSizes(max(1, deep), self_attention, head, 0, width), PassWork(batch, batch, 0, rows), decoding
+        ),
     ]
 
 

@@ -32,12 +32,12 @@ class GpuSnapshot:
 def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[str, float | int | None]:
     """The most other programs at once, how long any was seen, their most GiB; None: not known."""
     counts = [snapshot.others for snapshot in snapshots]
-    known = [others for others in counts if others is not None]
-    if not known:
+    measured = [others for others in counts if others is not None]
+    if not measured:
         return {"others_gpu_count": None, "others_gpu_seconds": None, "others_gpu_gib": None}
-    seen = [others for others in known if others[0]]
+    seen = [others for others in measured if others[0]]
     return {
-        "others_gpu_count": max(count for count, _ in known),
+        "others_gpu_count": max(count for count, _ in measured),
         "others_gpu_seconds": round(len(seen) * seconds_between, 3),
         "others_gpu_gib": round(max((size for _, size in seen), default=0) / GIB, 2),
     }

@@ -184,8 +184,8 @@ def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, 
     unpacked = tensor_parallel_size * UNPACKED.get(weights, inf)
     if weights not in ("fp8", "nvfp4"):
         return LayerTime(idle + extra_us, SMALL_LAYER_US + extra_us, UNHIDDEN, unpacked)
-    least = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + extra_us
-    return LayerTime(idle + UNPACK_US + extra_us, least, unpacked=unpacked)
+    min_us = max(SMALL_LAYER_US, LOSSY_LAYER_US / tensor_parallel_size) + extra_us
+    return LayerTime(idle + UNPACK_US + extra_us, min_us, unpacked=unpacked)
 
 
 def kernels_layer(
@@ -206,5 +206,5 @@ def pass_ms(
     weights, cached = of.read(work.rows) * weight, work.cached * of.kv_bytes * kv_share / read
     beside = cached + (2.0 * of.body * work.rows + attention) / multiplied
     head = of.head * max(of.head_share * weight_bytes / read, weight) + 2.0 * of.head * work.answered / multiplied
-    idle, least = (of.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
-    return max(weights + idle, layer.unhidden * weights + least) + beside + head
+    idle, min_ms = (of.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
+    return max(weights + idle, layer.unhidden * weights + min_ms) + beside + head

@@ -39,24 +39,28 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("validate", "prove on the CPU that the program of MODEL cannot hang or mix values up"),
         ("describe", "show how the work of MODEL is cut"),
     ):
-        own = commands.add_parser(name, help=summary, description=summary)
-        own.add_argument("model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json")
+        command = commands.add_parser(name, help=summary, description=summary)
+        command.add_argument(
+            "model", metavar="MODEL", help="a name of the catalogue, a model's directory or a config.json"
+        )
         for option, default in vars(Layout()).items():
             choices = PRECISIONS if option == "weights" else None
             flag = f"--{option.replace('_', '-')}"
             if isinstance(default, bool):
-                own.add_argument(flag, action="store_true")
+                command.add_argument(flag, action="store_true")
                 continue
-            own.add_argument(flag, type=type(default), default=default, choices=choices, help=f"default {default}")
+            command.add_argument(flag, type=type(default), default=default, choices=choices, help=f"default {default}")
     drawn = "draw a timeline; a raw trace (npz) becomes a Chrome trace, for ui.perfetto.dev"
-    own = commands.add_parser("trace", help=drawn, description=drawn)
-    own.add_argument("raw", metavar="FILE", type=Path, help="a raw trace, or a Chrome trace of one (json, json.gz)")
-    own.add_argument("-o", "--output", type=Path, help="json or json.gz (default: FILE with the suffix .json)")
-    own.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
+    command = commands.add_parser("trace", help=drawn, description=drawn)
+    command.add_argument("raw", metavar="FILE", type=Path, help="a raw trace, or a Chrome trace of one (json, json.gz)")
+    command.add_argument("-o", "--output", type=Path, help="json or json.gz (default: FILE with the suffix .json)")
+    command.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
     recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPUs"
-    own = commands.add_parser("record", help=recorded, description=recorded)
-    own.add_argument("model", metavar="MODEL", help="as for validate")
-    own.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where the raw trace (npz) goes")
+    command = commands.add_parser("record", help=recorded, description=recorded)
+    command.add_argument("model", metavar="MODEL", help="as for validate")
+    command.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="where the raw trace (npz) goes"
+    )
     for option, default, what in (
         ("prompt", 128, "tokens of the prompt"),
         ("tokens", 64, "tokens to make; the middle one is recorded"),
@@ -64,8 +68,8 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("layers", 0, "layers, of those that the model has; 0 is all"),
         ("tensor-parallel-size", 1, "GPUs that the model is sharded over, the first ones"),
     ):
-        own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
-    own.add_argument("--weights", choices=PRECISIONS, default="bf16", help="their precision (default bf16)")
+        command.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
+    command.add_argument("--weights", choices=PRECISIONS, default="bf16", help="their precision (default bf16)")
 
 
 def megakernel(options: argparse.Namespace) -> int:

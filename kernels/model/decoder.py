@@ -159,8 +159,8 @@ def scale_embedding(module: Any, by: float) -> Tensor:
     if by == 1:
         return module.weight  # type: ignore[no-any-return]
     if not isinstance(getattr(module, "multiplied", None), Tensor):
-        own = getattr(module, "embed_scale", None)  # which transformers rounds
-        module.multiplied = (weight.float() * by).to(weight.dtype) if own is None else weight * own.to(weight.dtype)
+        scale = getattr(module, "embed_scale", None)  # which transformers rounds
+        module.multiplied = (weight.float() * by).to(weight.dtype) if scale is None else weight * scale.to(weight.dtype)
     return module.multiplied  # type: ignore[no-any-return]
 
 
@@ -295,8 +295,8 @@ def decode_attention(
         seen = seen & (at > position - window)
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
-        own = sinks.float().view(kv_heads, heads // kv_heads, 1).expand(*scores.shape[:3], 1)
-        scores = torch.cat((scores, own), dim=-1)
+        sink_scores = sinks.float().view(kv_heads, heads // kv_heads, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, sink_scores), dim=-1)
     share = torch.softmax(scores, dim=-1)[..., :length]
     out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
     return out.to(q.dtype).view(batch, 1, heads, head_dim)

@@ -14,10 +14,10 @@ def layers_in_turn(model: Any, devices: Sequence[torch.device]) -> dict[str, str
     the LM head on the last; a head that is the embedding's on the first. `model` may be on the meta device.
     """
     count, names = len(model.model.layers), [str(device) for device in devices]
-    places = {f"model.layers.{index}": names[index * len(names) // count] for index in range(count)}
+    device_of = {f"model.layers.{index}": names[index * len(names) // count] for index in range(count)}
     head = names[0] if model.config.tie_word_embeddings else names[-1]
     ends = {"model.embed_tokens": names[0], "model.rotary_emb": names[0], "model.norm": names[-1], "lm_head": head}
-    return ends | places
+    return ends | device_of
 
 
 def place_empty(model: Any, device_map: dict[str, str]) -> None:

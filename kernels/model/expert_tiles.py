@@ -79,14 +79,14 @@ def tile_experts(*models: Any) -> None:
     with. Raises ValueError as `tiles_of`, and where tiles are wrong or slower; rows then stay.
     """
     tiles = [tiles_of(model) for model in models]
-    for model, own in zip(models, tiles, strict=True):
-        if own.is_cuda:
-            with current(own.device):
-                check_products(model.config, model.model.layers[0].mlp, own[0])
-                check_times(model.config, model.model.layers[0].mlp, own[0])
-    for model, own in zip(models, tiles, strict=True):
-        _OWN[model] = own
-        for layer, of_layer in zip(model.model.layers, own, strict=True):
+    for model, tiles_of_model in zip(models, tiles, strict=True):
+        if tiles_of_model.is_cuda:
+            with current(tiles_of_model.device):
+                check_products(model.config, model.model.layers[0].mlp, tiles_of_model[0])
+                check_times(model.config, model.model.layers[0].mlp, tiles_of_model[0])
+    for model, tiles_of_model in zip(models, tiles, strict=True):
+        _OWN[model] = tiles_of_model
+        for layer, of_layer in zip(model.model.layers, tiles_of_model, strict=True):
             experts = layer.mlp.experts
             experts.gate_up_proj.data, experts.down_proj.data = _parts(experts.down_proj, of_layer)
 
@@ -104,11 +104,11 @@ def check_products(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     x, offs = _rows_of(w, CHECKED)
     wide, _, narrow = expert_cases(tiled, CHECKED, DTYPE_NAMES[tiles.dtype])
     inner = swiglu(torch_grouped(x, w.gate_up, offs))
-    for case, given, own, expected in (
+    for case, given, operand, expected in (
         (wide, x, tiled.gate_up, inner),
         (narrow, inner, tiled.down, torch_grouped(inner, w.down, offs)),
     ):
-        product = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, own, offs)
+        product = registry.variant("grouped_hopper").build(case, {"tiled": True})(given, operand, offs)
         if not (product - expected).abs().max() <= ROUNDING * expected.abs().max():
             raise ValueError(f"the product of tiles differs from torch's: {case.key}")
 
@@ -130,7 +130,7 @@ def check_times(config: Any, mlp: Any, tiles: "torch.Tensor") -> None:
     w, tiled = _both(config, mlp, tiles)
     for m in TIMED:
         x, offs = _rows_of(w, m)
-        calls = {name: _products(own, m, x, offs) for name, own in (("rows", w), ("tiles", tiled))}
+        calls = {name: _products(operand, m, x, offs) for name, operand in (("rows", w), ("tiles", tiled))}
         times = time_interleaved(calls, tiles.device, StoppingRule(seconds=0.3))
         if times["tiles"].ms > MAX_SLOWDOWN * times["rows"].ms:
             took = f"{times['tiles'].ms:.3g} ms of tiles, {times['rows'].ms:.3g} of rows"

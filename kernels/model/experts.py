@@ -90,18 +90,18 @@ def experts_of(config: Any, mlp: Any) -> Experts:
     """The experts of a layer's `mlp` in a transformers model, without a copy: where the model has them as [experts, in,
     out], its parameters become views of [experts, out, in].
     """
-    family, router, own = config.model_type, router_of(mlp), mlp.experts
-    turned = getattr(own, "is_transposed", False)
+    family, router, experts = config.model_type, router_of(mlp), mlp.experts
+    turned = getattr(experts, "is_transposed", False)
     return Experts(
         router=router.weight,
-        gate_up=_turned(own.gate_up_proj) if turned else own.gate_up_proj,
-        down=_turned(own.down_proj) if turned else own.down_proj,
+        gate_up=_turned(experts.gate_up_proj) if turned else experts.gate_up_proj,
+        down=_turned(experts.down_proj) if turned else experts.down_proj,
         top_k=config.num_experts_per_tok,
         normalised=family in NORMALISED or bool(getattr(config, "norm_topk_prob", False)),
         rounded=family not in FLOAT_WEIGHTS,
         router_bias=getattr(router, "bias", None),
-        gate_up_bias=getattr(own, "gate_up_proj_bias", None),
-        down_bias=getattr(own, "down_proj_bias", None),
+        gate_up_bias=getattr(experts, "gate_up_proj_bias", None),
+        down_bias=getattr(experts, "down_proj_bias", None),
         activation="swigluoai" if family == "gpt_oss" else "silu",
     )
 
@@ -245,8 +245,8 @@ def _expert_of_rows(x: Tensor, offs: Tensor) -> Tensor:
 
 def _gathered(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """Each row times its expert's weights, which are copied for it."""
-    own = w[_expert_of_rows(x, offs)]
-    return torch.bmm(own, x[..., None])[..., 0]
+    gathered = w[_expert_of_rows(x, offs)]
+    return torch.bmm(gathered, x[..., None])[..., 0]
 
 
 def _masked(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:

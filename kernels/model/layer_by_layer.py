@@ -38,8 +38,8 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
         additive = model.config._attn_implementation == "eager"  # without a mask it is not causal
         plain = window is None and shape.softcap is None and not additive
         seen = None if plain else _mask(positions[0], window or ids.shape[1]).to(hidden.dtype)
-        own = _made(model, f"model.layers.{index}", seed, device)
-        hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
+        module = _made(model, f"model.layers.{index}", seed, device)
+        hidden = module(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
     hidden = _made(model, "model.norm", seed, device)(hidden)
     head = _made(model, "model.embed_tokens" if model.config.tie_word_embeddings else "lm_head", seed, device).weight
     cap = multipliers(model.config.to_dict()).logit_cap

@@ -106,8 +106,8 @@ def answer_of(model: PreTrainedModel) -> AnswerKind:
 def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationFacts:
     """See `kernels.runners.describe`."""
     described = configuration(config)
-    own = described.dtype if isinstance(described.dtype, torch.dtype) else torch.float32
-    model = _build(described, DTYPES[dtype] if dtype else own, "meta")
+    stored = described.dtype if isinstance(described.dtype, torch.dtype) else torch.float32
+    model = _build(described, DTYPES[dtype] if dtype else stored, "meta")
     kind = kind_of(model)
     cached = _cached_per_token(described) * model.dtype.itemsize if kind == "decoder" else 0
     return ConfigurationFacts(
@@ -261,8 +261,8 @@ def weight_files(directory: Path) -> list[Path]:
 def _unknown(error: KeyError, config: PreTrainedConfig) -> str:
     """A sentence that names the field whose value transformers does not know."""
     word = error.args[0] if error.args else ""
-    places = [place for place, _, item in walk(config.to_dict()) if item == word]
-    return f"{places[0] if places else 'a field'}: {word!r} is not known"
+    paths = [path for path, _, item in walk(config.to_dict()) if item == word]
+    return f"{paths[0] if paths else 'a field'}: {word!r} is not known"
 
 
 def _sentence(error: Exception) -> str:

@@ -164,16 +164,16 @@ def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict
         for hook in hooks:
             hook.remove()
     for index in layers:
-        own, folded = weights_of(model.config, model.model.layers[index], True), compact.layers[index]
-        _take_out(moments[index, "qkv"], own.input_norm, folded.input_norm)
-        _take_out(moments[index, "gate_up"], own.post_norm, folded.post_norm)
+        original, folded = weights_of(model.config, model.model.layers[index], True), compact.layers[index]
+        _take_out(moments[index, "qkv"], original.input_norm, folded.input_norm)
+        _take_out(moments[index, "gate_up"], original.post_norm, folded.post_norm)
     return moments, _take_out(head, model.model.norm.weight, compact.norm)
 
 
 def _module(layer: Any, name: str) -> Any:
     """The module of a transformers layer that has the input of a matrix."""
     modules = dict(layer.named_modules())
-    return next(modules[place] for place in MATRICES[name] if place in modules)
+    return next(modules[path] for path in MATRICES[name] if path in modules)
 
 
 def _take_out(moment: Tensor, norm: Tensor | None, left: Tensor | None) -> Tensor:

@@ -63,13 +63,13 @@ def answer_of_config(config: dict[str, Any]) -> AnswerKind:
 
 
 def _unit(model_type: str, name: str) -> Unit:
-    known = mappings()
+    mapping = mappings()
     plain = name in names_of("") or name in names_of("TEXT_ENCODING")
-    sees = model_type in known["MODEL_FOR_IMAGE_MAPPING_NAMES"] or "VisionModel" in name
+    sees = model_type in mapping["MODEL_FOR_IMAGE_MAPPING_NAMES"] or "VisionModel" in name
     if name in names_of(*IMAGES) or (plain and sees):
         return "images"
     if name in names_of(*SOUND) or (
-        plain and any(model_type in known[f"MODEL_FOR_{kind}_MAPPING_NAMES"] for kind in SOUND)
+        plain and any(model_type in mapping[f"MODEL_FOR_{kind}_MAPPING_NAMES"] for kind in SOUND)
     ):
         return "recordings"
     return "embeddings" if plain else "sequences"

@@ -36,12 +36,12 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
     waves, time series or films (nobody can make these up) and those that answer with masks of objects (their masks
     would not be judged). Raises ModelRefused.
     """
-    known = mappings()
+    auto_classes = mappings()
     version = importlib.metadata.version("transformers")
-    if model_type not in known["CONFIG_MAPPING_NAMES"]:
+    if model_type not in auto_classes["CONFIG_MAPPING_NAMES"]:
         raise ModelRefused("config.json", "model_type", f"{model_type[:60]!r} is unknown to transformers {version}")
     for name in architectures:
-        listed = any(name in _names(mapping) for mapping in known.values())
+        listed = any(name in _names(mapping) for mapping in auto_classes.values())
         if not listed and not _has_class(name):
             raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
         about_images = name in names_of(*IMAGE_AND_TEXT) - names_of("SEQ_TO_SEQ_CAUSAL_LM")

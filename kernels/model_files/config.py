@@ -64,10 +64,10 @@ def walk(document: Any) -> Iterator[tuple[str, str, Any]]:
     pending: list[tuple[str, Any]] = [("", document)]
     while pending:
         path, inner = pending.pop()
-        for place, key, item in _items(path, inner):
-            yield place, key, item
+        for path_of_item, key, item in _items(path, inner):
+            yield path_of_item, key, item
             if item and isinstance(item, (dict, list)):
-                pending.append((place, item))
+                pending.append((path_of_item, item))
 
 
 def _items(path: str, inner: Any) -> Iterator[tuple[str, str, Any]]:
@@ -81,11 +81,11 @@ def check_no_remote_code(file: str, document: Any) -> None:
     """Refuses `auto_map` and everything else that would make transformers fetch or run foreign code."""
     if not isinstance(document, (dict, list)):
         return
-    for place, key, item in walk(document):
+    for path, key, item in walk(document):
         if key in REMOTE_CODE and item:
-            raise ModelRefused(file, place, "remote code is not run; only what transformers itself can build is taken")
+            raise ModelRefused(file, path, "remote code is not run; only what transformers itself can build is taken")
         if key.endswith("attn_implementation") and not (item is None or (isinstance(item, str) and item in ATTENTION)):
-            raise ModelRefused(file, place, "only transformers' own attention implementations are taken")
+            raise ModelRefused(file, path, "only transformers' own attention implementations are taken")
 
 
 def check_config(config: Any) -> None:
@@ -116,19 +116,19 @@ def _sections(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _check_finite(config: dict[str, Any]) -> None:
     """Limits of time steps and the like may be infinite; the angles of rotary embeddings may not."""
-    for place, _, item in walk(config):
+    for path, _, item in walk(config):
         special = special_float(item)
-        if special == "NaN" or (special and place.startswith("rope_")):
-            raise ModelRefused(FILE, place, f"{special} is not a number a model can have")
+        if special == "NaN" or (special and path.startswith("rope_")):
+            raise ModelRefused(FILE, path, f"{special} is not a number a model can have")
         if isinstance(item, float) and not math.isfinite(item):
-            raise ModelRefused(FILE, place, "the number is too large")
+            raise ModelRefused(FILE, path, "the number is too large")
 
 
 def _check_bases(config: dict[str, Any]) -> None:
     """The base of rotary embeddings is above 0: else every position is no number, or the same."""
-    for place, key, item in walk(config):
+    for path, key, item in walk(config):
         if key in BASES and item is not None and (type(item) not in (int, float) or item <= 0):
-            raise ModelRefused(FILE, place, f"must be a number above 0, but is {str(item)[:40]!r}")
+            raise ModelRefused(FILE, path, f"must be a number above 0, but is {str(item)[:40]!r}")
 
 
 def _check_numbers(prefix: str, config: dict[str, Any]) -> None:

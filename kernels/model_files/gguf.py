@@ -91,7 +91,7 @@ class _Reader:
             raise self.refused("general.alignment", f"must be a power of two from 8 to {MAX_ALIGNMENT:,}")
         described = [self.tensor(alignment) for _ in range(tensors)]
         begin = -(-self.at // alignment) * alignment
-        return GgufHeader(metadata, self.placed(described, begin))
+        return GgufHeader(metadata, self.add_offsets(described, begin))
 
     def tensor(self, alignment: int) -> Tensor:
         name = self.text("a tensor's name")
@@ -113,9 +113,9 @@ class _Reader:
         length = math.prod(shape) // weights * size
         return Tensor(name, dtype, tuple(reversed(shape)), offset, offset + length, self.name)
 
-    def placed(self, tensors: list[Tensor], begin: int) -> list[Tensor]:
+    def add_offsets(self, tensors: list[Tensor], begin: int) -> list[Tensor]:
         """The tensors at their places in the file. Raises ModelRefused where two share bytes, or a name."""
-        placed, end, names = [], begin, set[str]()
+        with_offsets, end, names = [], begin, set[str]()
         for described in sorted(tensors, key=lambda tensor: tensor.start):
             tensor = replace(described, start=begin + described.start, end=begin + described.end)
             shown = tensor.name[:100]
@@ -127,11 +127,11 @@ class _Reader:
                 reason = f"the tensor ends at byte {tensor.end:,}, but the file has {self.size:,}: it is truncated"
                 raise self.refused(shown, reason)
             names.add(tensor.name)
-            placed.append(tensor)
+            with_offsets.append(tensor)
             end = tensor.end
-        if not placed:
+        if not with_offsets:
             raise self.refused("tensor_count", "the file holds no tensor")
-        return placed
+        return with_offsets
 
     def value(self, field: str, kind: int) -> Any:
         if kind == TEXT:

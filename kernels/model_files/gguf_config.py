@@ -289,8 +289,8 @@ def _check_tokens(metadata: dict[str, Any], config: dict[str, Any], file: str) -
     if not isinstance(tokens, list) or len(tokens) > config["vocab_size"]:
         reason = f"the tokens are more than the {config['vocab_size']:,} rows of token_embd.weight"
         raise ModelRefused(file, "tokenizer.ggml.tokens", reason)
-    known = len(tokens) or config["vocab_size"]
+    count = len(tokens) or config["vocab_size"]
     for field in ("bos", "eos", "unk", "pad"):
         number = config.get(f"{field}_token_id", 0)
-        if type(number) is not int or not 0 <= number < known:
+        if type(number) is not int or not 0 <= number < count:
             raise ModelRefused(file, f"tokenizer.ggml.{field}", "the special token is none of the vocabulary")

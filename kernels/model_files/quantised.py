@@ -89,8 +89,8 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
         block = given.get("weight_block_size")
         of_rows = block is None and _of_all_layers(given)
         return Scheme(f"fp8{_of_block(block)}", "scaled", block=_block(block), of_rows=of_rows)
-    if method == "modelopt" and (known := MODELOPT_SCHEMES.get(str(given.get("quant_algo")).upper())):
-        return replace(known, of_rows=known.layout == "scaled" and _of_all_layers(given))
+    if method == "modelopt" and (scheme := MODELOPT_SCHEMES.get(str(given.get("quant_algo")).upper())):
+        return replace(scheme, of_rows=scheme.layout == "scaled" and _of_all_layers(given))
     if method == "mxfp4":
         return Scheme("MXFP4", "mxfp4", bits=4)
     shown = f"{method} {given.get('quant_algo')}" if method == "modelopt" else method

@@ -50,11 +50,11 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
         raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}
-    kept = _kept_weights(weights, INDEX in files, shards)
-    superfluous = weights - kept
+    weights_kept = _kept_weights(weights, INDEX in files, shards)
+    superfluous = weights - weights_kept
     files = [path for path in files if path not in superfluous]
     others = set(paths).difference(files)
-    refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
+    refuse(list(_bad_names(weights_kept, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
     refuse(list(_missing(sorted(shard for shard in shards or () if shard not in files and not climbs_out(shard)))))
     return Selection(files, _at_the_top(others))
 
@@ -108,11 +108,11 @@ def _kept_weights(weights: set[str], indexed: bool, shards: Collection[str] | No
     return weights & {SINGLE} or weights
 
 
-def _bad_names(kept: set[str], indexed: bool, shards: Collection[str] | None) -> Iterator[ModelRefused]:
+def _bad_names(weights: set[str], indexed: bool, shards: Collection[str] | None) -> Iterator[ModelRefused]:
     if not indexed:
-        for stray in sorted(kept - {SINGLE})[:1]:
+        for stray in sorted(weights - {SINGLE})[:1]:
             yield ModelRefused(stray, "", f"without {INDEX} the weights must be in one file named {SINGLE}")
-    elif SINGLE in kept and shards is not None and SINGLE not in shards:
+    elif SINGLE in weights and shards is not None and SINGLE not in shards:
         yield ModelRefused(SINGLE, "", f"{INDEX} names other files as the weights; hand in one or the other")
 
 

@@ -104,8 +104,8 @@ def with_modules(config: dict[str, Any], modules: SentenceModules | None) -> dic
     """A configuration with the class that sentence-transformers loads: the family's without a head."""
     if modules is None or not isinstance(config, dict):
         return config
-    known, family = mappings(), str(config.get("model_type"))
-    own = known["MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES"].get(family) or known["MODEL_MAPPING_NAMES"].get(family)
+    mapping, family = mappings(), str(config.get("model_type"))
+    own = mapping["MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES"].get(family) or mapping["MODEL_MAPPING_NAMES"].get(family)
     return config | {"architectures": [own]} if isinstance(own, str) else config
 
 

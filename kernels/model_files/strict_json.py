@@ -55,8 +55,8 @@ def parse_json(name: str, raw: bytes, max_entries: int = MAX_ENTRIES) -> Any:
     except UnicodeDecodeError as error:
         raise ModelRefused(name, f"byte {error.start}", "the file is not UTF-8 text") from None
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ModelRefused(name, place, f"broken JSON ({error.msg})") from None
+        position = f"line {error.lineno}, column {error.colno}"
+        raise ModelRefused(name, position, f"broken JSON ({error.msg})") from None
     except RecursionError:
         raise ModelRefused(name, "", TOO_DEEP) from None
     except ValueError:

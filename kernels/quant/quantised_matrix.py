@@ -288,13 +288,13 @@ def int4_zero(weight: Tensor) -> QuantisedMatrix:
 @torch.no_grad()
 def int4_minimum(weight: Tensor) -> QuantisedMatrix:
     """int4, 0 to 15, with float16 scale and minimum for 32 columns, as GGUF's Q4_1. Raises as `int8_groups`."""
-    known = stored_groups([weight]) if multiples(weight) is None else None
+    stored = stored_groups([weight]) if multiples(weight) is None else None
 
     def rounded(groups: Tensor) -> tuple[Tensor, Tensor]:
         least, most = _reached(groups, 1)
         return ((most - least) / MAX_CODE).half(), least.half()
 
-    return _with_zeros(weight, "int4", rounded, known)
+    return _with_zeros(weight, "int4", rounded, stored)
 
 
 def _reached(groups: Tensor, wide: int) -> tuple[Tensor, Tensor]:
@@ -321,12 +321,12 @@ def _with_zeros(
     weight: Tensor,
     name: str,
     rounded: Callable[[Tensor], tuple[Tensor, Tensor]],
-    known: tuple[Tensor, Tensor | None] | None = None,
+    stored: tuple[Tensor, Tensor | None] | None = None,
 ) -> QuantisedMatrix:
-    """Codes 0 to 15 with the `known` scales and zeros [rows, n], or with those `rounded` for groups [rows, n, 32]."""
+    """Codes 0 to 15 with the `stored` scales and zeros [rows, n], or with those `rounded` for groups [rows, n, 32]."""
     check_finite(weight, name)
     columns, scales_and_zeros = weight.shape[1], []
-    own_scales, own_zeros = known or (None, None)
+    own_scales, own_zeros = stored or (None, None)
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         groups = torch.nn.functional.pad(weight[rows].float(), (0, -columns % GROUP)).unflatten(1, (-1, GROUP))

@@ -38,8 +38,8 @@ def load(
     from kernels.model.device_map import layers_in_turn
 
     if pipeline_parallel_size > 1:
-        places = tensor_parallel.devices_of(pipeline_parallel_size, device)
-        device_map = layers_in_turn(loading.skeleton(config, dtype), places)
+        gpus_in_turn = tensor_parallel.devices_of(pipeline_parallel_size, device)
+        device_map = layers_in_turn(loading.skeleton(config, dtype), gpus_in_turn)
         return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device_map=device_map)
     if tensor_parallel_size > 1:
         devices = tensor_parallel.devices_of(tensor_parallel_size, device)

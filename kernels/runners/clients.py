@@ -123,14 +123,14 @@ class Clients:
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
         """Keeps a random sample of batches and rows (reservoir sampling): no runner knows which are judged."""
-        place = len(self.kept)
-        if place == KEPT_BATCHES:
-            place = self._keeping.randrange(len(self.served))
-        if place >= KEPT_BATCHES:
+        index = len(self.kept)
+        if index == KEPT_BATCHES:
+            index = self._keeping.randrange(len(self.served))
+        if index >= KEPT_BATCHES:
             return
         row = self._keeping.randrange(len(prompt))
         answer = None if output is None else output[row : row + 1].detach().to("cpu", copy=True)
-        self.kept[place : place + 1] = [KeptBatch(prompt, ids, row, answer)]
+        self.kept[index : index + 1] = [KeptBatch(prompt, ids, row, answer)]
 
     def draw(self) -> torch.Tensor:
         """Random ids [batch, prompt_tokens], images or recordings on the device, ready before the clock runs."""

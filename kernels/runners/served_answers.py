@@ -48,12 +48,12 @@ def judge_answers(
     requests, and till each of the tokens `early`, counted from 1. The runner is asked for some requests more, so it
     must still be prepared for the clients' traffic. Raises as `logit_gaps` for ids that the vocabulary has not.
     """
-    kept, judge_batches = clients.sample(batches), partial(judge_ids, reference, clients.runner, precisions)
-    ids = judge_batches(kept)
+    sampled, judge_batches = clients.sample(batches), partial(judge_ids, reference, clients.runner, precisions)
+    ids = judge_batches(sampled)
     wrong = ids.refusal if ids is not None else None
-    wrong = wrong or _other_outputs(reference, clients, kept, precisions)
-    wrong = wrong or _other_number(kept, clients) or _other_times(clients)
-    return JudgedAnswers(kept, ids, wrong or _other_clock(judge_batches, clients, early) or "")
+    wrong = wrong or _other_outputs(reference, clients, sampled, precisions)
+    wrong = wrong or _other_number(sampled, clients) or _other_times(clients)
+    return JudgedAnswers(sampled, ids, wrong or _other_clock(judge_batches, clients, early) or "")
 
 
 def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served: Sequence[KeptBatch]) -> Judged | None:
@@ -63,7 +63,7 @@ def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served:
 
 
 def judge_kept(
-    reference: Runner, kept: Sequence[KeptBatch], precision: str, explained: bool
+    reference: Runner, batches: Sequence[KeptBatch], precision: str, explained: bool
 ) -> tuple[LogitGaps | None, str]:
     """The gaps of the ids that a runner of another process served, by `reference`, and why these batches are not the
     model's; "" where they are. `precision` is the runner's that rounds most; the ids are `explained` where its own
@@ -71,13 +71,13 @@ def judge_kept(
     """
     most = MAX_DIFFERENCE[precision]
     if kind_of(reference.model) != "decoder":
-        return None, _other_output(reference, "the model's", kept, most) or ""
-    gaps = joined([logit_gaps(reference, batch.prompt, batch.tokens) for batch in kept])
+        return None, _other_output(reference, "the model's", batches, most) or ""
+    gaps = joined([logit_gaps(reference, batch.prompt, batch.tokens) for batch in batches])
     return gaps, gaps.refusal(most, explained) or ""
 
 
 def _other_outputs(
-    reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
+    reference: Runner, clients: Clients, batches: Sequence[KeptBatch], precisions: Precisions
 ) -> str | None:
     """A sentence when timed answers that are no ids are wrong, by the reference and the runner's own; else None."""
     if clients.kind == "decoder":
@@ -85,27 +85,29 @@ def _other_outputs(
     runner, (allowed, activations) = clients.runner, (MAX_DIFFERENCE[precision] for precision in precisions)
     sides = [(reference, "the model's", allowed)] if reference is not runner else []
     sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
-    return next(filter(None, (_other_output(side, whose, kept, most) for side, whose, most in sides)), None)
+    return next(filter(None, (_other_output(side, whose, batches, most) for side, whose, most in sides)), None)
 
 
-def _other_output(side: Runner, whose: str, kept: Sequence[KeptBatch], most: float) -> str | None:
-    for batch in kept:
+def _other_output(side: Runner, whose: str, batches: Sequence[KeptBatch], max_distance: float) -> str | None:
+    for batch in batches:
         expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
         problem = difference(batch.output.float(), expected, answer_of(side.model).boxes)
-        if not problem <= most:
-            explained = f"rounding explains {100 * most:g} %"
+        if not problem <= max_distance:
+            explained = f"rounding explains {100 * max_distance:g} %"
             return f"Its answer to a timed request differs from {whose} by {100 * problem:.1f} %; {explained}."
     return None
 
 
-def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
+def _other_number(batches: Sequence[KeptBatch], clients: Clients) -> str | None:
     """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
     if clients.kind != "decoder":
         return None
     planned = clients.traffic.output_tokens
-    counts = {len(row) for batch in kept for row in batch.tokens} | {len(served.times_ns) for served in clients.served}
+    counts = {len(row) for batch in batches for row in batch.tokens} | {
+        len(served.times_ns) for served in clients.served
+    }
     other = next((count for count in sorted(counts) if count != planned), None)
     return None if other is None else f"It answered with {other:,} ids or times where {planned:,} were asked for."
 

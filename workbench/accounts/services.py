@@ -32,11 +32,11 @@ def create_organisation(name: str, admin: User) -> Organisation:
     return organisation
 
 
-def set_four_eyes(organisation: Organisation, wanted: bool) -> None:
+def set_four_eyes(organisation: Organisation, required: bool) -> None:
     """Whether who freezes a report may not publish it."""
     with transaction.atomic():
-        if Organisation.objects.filter(pk=organisation.pk, four_eyes=not wanted).update(four_eyes=wanted):
-            record(Action.FOUR_EYES_CHANGED, organisation, organisation, after=wanted)
+        if Organisation.objects.filter(pk=organisation.pk, four_eyes=not required).update(four_eyes=required):
+            record(Action.FOUR_EYES_CHANGED, organisation, organisation, after=required)
 
 
 def invite(organisation: Organisation, invited_by: User, email: str, role: str) -> tuple[Invitation, str]:

@@ -20,9 +20,9 @@ def keep(request: HttpRequest, what: str, secret: str) -> None:
 
 def take(request: HttpRequest, what: str) -> str:
     """The secret that is kept for `what`, which is forgotten; empty where there is none."""
-    kept = request.session.pop(_key(what), "")
+    value = request.session.pop(_key(what), "")
     try:
-        return cipher(PURPOSE).decrypt(kept, ttl=SECONDS).decode() if kept else ""
+        return cipher(PURPOSE).decrypt(value, ttl=SECONDS).decode() if value else ""
     except InvalidToken:
         return ""
 

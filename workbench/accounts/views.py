@@ -113,13 +113,13 @@ def invitation(request: Any, secret: str) -> HttpResponse:
     opened = services.open_invitation(secret)
     if opened is None:
         return render(request, "accounts/invitation_ended.html", status=404)
-    known = User.objects.filter(email=opened.email).exists()
+    has_account = User.objects.filter(email=opened.email).exists()
     form = AcceptForm(request.POST or None, email=opened.email)
-    context = {"invitation": opened, "known": known, "form": form}
-    if request.method != "POST" or (known and not request.user.is_authenticated):
+    context = {"invitation": opened, "known": has_account, "form": form}
+    if request.method != "POST" or (has_account and not request.user.is_authenticated):
         return render(request, "accounts/invitation.html", context)
     try:
-        if known:
+        if has_account:
             services.accept(opened, request.user)
         elif form.is_valid():
             user = services.register_invited(opened, form.cleaned_data["name"], form.cleaned_data["password"])

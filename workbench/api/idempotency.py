@@ -98,7 +98,7 @@ def _store(row: IdempotentRequest, response: HttpResponse) -> None:
     if response.streaming or response.status_code in NOT_CARRIED_OUT:
         row.delete()
         return
-    kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response
-    row.status, row.body = kept.status_code, kept.content
-    row.content_type = kept.headers.get("Content-Type", "")
+    stored = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response
+    row.status, row.body = stored.status_code, stored.content
+    row.content_type = stored.headers.get("Content-Type", "")
     row.save(update_fields=["status", "body", "content_type"])

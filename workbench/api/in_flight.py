@@ -19,8 +19,8 @@ def held(name: str) -> Iterator[bool]:
     The lock is one byte of a file in the data directory, which all web processes share (Linux: open file description
     locks). The kernel ends it with the process.
     """
-    place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
-    lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+    lock_id = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+    lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, lock_id, 1, 0)
     descriptor = os.open(settings.WORKBENCH_DATA / FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

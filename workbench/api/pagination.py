@@ -32,8 +32,8 @@ class Page(Schema, Generic[Item]):
 
 def encode(row: Model) -> str:
     """The cursor that stands after `row`."""
-    place = [row.created_at.isoformat(), str(row.pk)]  # type: ignore[attr-defined]
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    position = [row.created_at.isoformat(), str(row.pk)]  # type: ignore[attr-defined]
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def _decode(cursor: str, model: type[Model]) -> tuple[datetime, Any]:

@@ -205,9 +205,9 @@ def _of(operation: Any) -> list[str]:
     return [name for model in models for name in model.__ninja_flatten_map__]
 
 
-def _refusal(unknown: list[str], known: list[str]) -> Problem:
+def _refusal(unknown: list[str], supported: list[str]) -> Problem:
     """The 422 that names the `unknown` parameters, and those that there are."""
-    takes = f"this address takes {', '.join(known) or 'none'}"
+    takes = f"this address takes {', '.join(supported) or 'none'}"
     detail = f"{', '.join(unknown)}: {'is no parameter' if len(unknown) == 1 else 'are no parameters'} here; {takes}"
     return Problem(422, detail, [{"field": name, "reason": f"is no parameter here; {takes}"} for name in unknown])
 
@@ -215,13 +215,13 @@ def _refusal(unknown: list[str], known: list[str]) -> Problem:
 def known_parameters_only(run: Callable[..., Any]) -> Callable[..., Any]:
     """A django-ninja operation's `run`, with a refusal of unknown query parameters once the caller is let in."""
     operation: Any = run.__self__  # type: ignore[attr-defined]
-    known = _of(operation)
+    supported = _of(operation)
 
     @functools.wraps(run)
     def checked(request: HttpRequest, **path: Any) -> Any:
-        unknown = [name for name in request.GET if name not in known]
+        unknown = [name for name in request.GET if name not in supported]
         if not unknown:
             return run(request, **path)
-        return operation._run_checks(request) or operation.api.on_exception(request, _refusal(unknown, known))
+        return operation._run_checks(request) or operation.api.on_exception(request, _refusal(unknown, supported))
 
     return checked

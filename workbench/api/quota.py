@@ -62,11 +62,11 @@ def check_space(coming: int) -> None:
         raise _refusal(507, "disk", "there is not enough space on the workbench's disk")
 
 
-def check_count(rows: QuerySet[Any] | int, most: int, what: str, remedy: str) -> None:
-    """Refuses one more of `rows`, or of so many, when there are `most` of them. Raises Problem 409."""
+def check_count(rows: QuerySet[Any] | int, max_count: int, what: str, remedy: str) -> None:
+    """Refuses one more of `rows`, or of so many, when there are `max_count` of them. Raises Problem 409."""
     there = rows if isinstance(rows, int) else rows.count()
-    if there >= most:
-        reason = f"the organisation has {most:,} {what}, which is the most it may have; {remedy}"
+    if there >= max_count:
+        reason = f"the organisation has {max_count:,} {what}, which is the most it may have; {remedy}"
         raise _refusal(409, what, reason)
 
 

@@ -176,37 +176,39 @@ def both_ceilings(sides: Sequence[BringUp]) -> Table:
 
 def both_models(sides: Sequence[BringUp]) -> Table:
     """What a request of each model takes by its ops' best times."""
-    known = [{model.model: model.ms for model in side.models} for side in sides]
-    names = dict.fromkeys(name for times in known for name in times)
-    return _compared("model, ms of a request", [[name, *(times.get(name) for times in known)] for name in names])
+    ms_by_model = [{model.model: model.ms for model in side.models} for side in sides]
+    names = dict.fromkeys(name for times in ms_by_model for name in times)
+    return _compared("model, ms of a request", [[name, *(times.get(name) for times in ms_by_model)] for name in names])
 
 
 def both_shares(sides: Sequence[BringUp]) -> Table:
     """Each op's shares on both GPUs."""
-    known = [{op_share.op: op_share for op_share in op_shares(side.races)} for side in sides]
-    names = dict.fromkeys(name for by_op in known for name in by_op)
+    shares_by_op = [{op_share.op: op_share for op_share in op_shares(side.races)} for side in sides]
+    names = dict.fromkeys(name for by_op in shares_by_op for name in by_op)
     headers = ["op", *(f"{side}: of {what}, %" for side in "AB" for what in ("the ceiling", "the best peer"))]
     rows: list[list[Cell]] = []
     for name in names:
-        cells = [_share_cells(by_op.get(name)) for by_op in known]
+        cells = [_share_cells(by_op.get(name)) for by_op in shares_by_op]
         rows.append([name, *(cell for three in cells for cell in (three[0], three[2]))])
     return headers, rows
 
 
 def both_races(sides: Sequence[BringUp]) -> Table:
     """The best time of each case that was raced on both GPUs."""
-    known: list[dict[str, Race]] = [{race.case: race for race in side.races} for side in sides]
-    shared = [case for case in known[0] if case in known[1]]
-    return _compared("case, µs", [[label(case), *(_us(by_case[case].best_ms) for by_case in known)] for case in shared])
+    races_by_case: list[dict[str, Race]] = [{race.case: race for race in side.races} for side in sides]
+    shared = [case for case in races_by_case[0] if case in races_by_case[1]]
+    return _compared(
+        "case, µs", [[label(case), *(_us(by_case[case].best_ms) for by_case in races_by_case)] for case in shared]
+    )
 
 
 def both_proofs(sides: Sequence[BringUp]) -> Table:
     """The variants that do not end alike on both GPUs."""
-    known = [
+    proofs_by_op = [
         {proof.variant: _ending(proof.passed, proof.failed, proof.refused) for proof in side.proofs} for side in sides
     ]
-    names = dict.fromkeys(name for endings in known for name in endings)
-    rows = [[name, *(endings.get(name, "not known") for endings in known)] for name in names]
+    names = dict.fromkeys(name for endings in proofs_by_op for name in endings)
+    rows = [[name, *(endings.get(name, "not known") for endings in proofs_by_op)] for name in names]
     return ["variant", "A", "B"], [list(row) for row in rows if row[1] != row[2]]
 
 
@@ -222,6 +224,6 @@ def _compared(first: str, rows: list[list[Cell]]) -> Table:
     """Rows [name, A, B] with the ratio B to A beside them, where both are known."""
     compared: list[list[Cell]] = []
     for name, value, other in rows:
-        known = isinstance(value, int | float) and isinstance(other, int | float) and value
-        compared.append([name, value, other, other / value if known else None])  # type: ignore[operator]
+        comparable = isinstance(value, int | float) and isinstance(other, int | float) and value
+        compared.append([name, value, other, other / value if comparable else None])  # type: ignore[operator]
     return [first, "A", "B", "B / A"], compared

@@ -80,8 +80,8 @@ class ApiClient:
             raise CliError(f"{given}: this is no run's id; `workbench runs` lists them.")
         ids = [row["id"] for row in self.rows("/runs", 2, prefix=given)]
         if len(ids) != 1:
-            known = "several runs begin so" if ids else "there is no such run"
-            raise CliError(f"{given}: {known}; `workbench runs` lists them.")
+            reason = "several runs begin so" if ids else "there is no such run"
+            raise CliError(f"{given}: {reason}; `workbench runs` lists them.")
         return str(ids[0])
 
     def send(self, path: str, offset: int, chunk: bytes) -> httpx.Response | None:

@@ -197,12 +197,12 @@ def show(
         raise typer.Exit(exit_code(run))
 
 
-def _hold_against(api: ApiClient, run: dict[str, Any], kept: str, limit: float) -> None:
+def _hold_against(api: ApiClient, run: dict[str, Any], reference: str, limit: float) -> None:
     """Ends the command where the run is slower than the kept one, or cannot be held against it."""
     if run["state"] != "done":
         state = "is still going on; add --wait" if run["state"] not in OVER else f"was {run['state']}"
         raise CliError(f"The run {state}, so it cannot be held against another.", exit_code(run))
-    comparison = regression.against(api, run, kept, limit)
+    comparison = regression.against(api, run, reference, limit)
     err.print(comparison.sentence, highlight=False, markup=False, soft_wrap=True)
     if comparison.regressed:
         raise typer.Exit(Exit.REGRESSED)
@@ -254,11 +254,11 @@ def compare(ctx: typer.Context, run_ids: Annotated[list[str], typer.Argument(met
 def models(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List models: the catalogue, which needs no upload, and the organisation's own."""
     api = ctx.obj.api()
-    own, catalogue = list(api.rows("/models", 1000)), api.get("/catalogue")
+    uploaded, catalogue = list(api.rows("/models", 1000)), api.get("/catalogue")
     if as_json:
-        print_json({"models": own, "catalogue": catalogue})
+        print_json({"models": uploaded, "catalogue": catalogue})
     else:
-        tables.model_list(own, catalogue, out)
+        tables.model_list(uploaded, catalogue, out)
 
 
 app.command()(measure)

@@ -55,8 +55,8 @@ def limit_row(load: LoadResult, console: Console) -> None:
 
 def limit_found(result: LimitResult, console: Console) -> None:
     """The highest load that was met, what is sure of it, and the notes of that load, or of the lowest."""
-    whole = f" The whole search is judged at {100 * result.confidence:g} % confidence." if result.held else ""
-    console.print(Text(limit_sentence(result, "with more --seconds a load lasts longer") + whole, "bold"))
+    confidence = f" The whole search is judged at {100 * result.confidence:g} % confidence." if result.held else ""
+    console.print(Text(limit_sentence(result, "with more --seconds a load lasts longer") + confidence, "bold"))
     shown = result.held or result.loads[0]
     for note in shown.notes if shown.verdict else ():
         console.print(Text(note, "yellow"))

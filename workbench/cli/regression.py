@@ -22,11 +22,11 @@ def limit_of(text: str) -> float:
 
 def against(api: ApiClient, run: dict[str, Any], kept_id: str, limit: float) -> Judgement:
     """The run against the kept one. Raises CliError: with NOT_ENOUGH_SAMPLES where processes are too few."""
-    kept = api.get(f"/runs/{api.run_id(kept_id)}")
-    if kept["id"] == run["id"]:
+    reference = api.get(f"/runs/{api.run_id(kept_id)}")
+    if reference["id"] == run["id"]:
         raise CliError("--against names the same run; give a kept one.")
     try:
-        return judge(_kept(api, kept), _kept(api, run), limit)
+        return judge(_kept(api, reference), _kept(api, run), limit)
     except NotComparable as error:
         raise CliError(str(error), Exit.USAGE) from None
     except TooFewProcesses as error:

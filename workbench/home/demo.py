@@ -73,9 +73,9 @@ def keep_file(run: Run, name: str, media_type: str, content: bytes) -> dict[str,
     return facts
 
 
-def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, whole: int) -> list[Run]:
+def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, complete: int) -> list[Run]:
     """As many copies of a finished run, the newest first, in new workloads of new models; the first workload has
-    `busiest` of them. One in `whole` has all results and the verdict of `first`; the others have made-up verdicts.
+    `busiest` of them. One in `complete` has all results and the verdict of `first`; the others have made-up verdicts.
     """
     organisation, user = first.organisation, first.created_by
     facts, document = first.workload.model.manifest, first.workload.document
@@ -95,7 +95,7 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
         Run(organisation=organisation,
             workload=made_workloads[0 if index < busiest else (1 + index % rest) % workloads],
             gpu_class=first.gpu_class, state="done", stage="report", created_by=user,
-            verdict=verdicts[index % 3] if index % whole else first.verdict,
+            verdict=verdicts[index % 3] if index % complete else first.verdict,
             usd_before=first.usd_before, usd_after=first.usd_after,
             started_at=now - timedelta(minutes=index + 7), finished_at=now - timedelta(minutes=index))
         for index in range(runs)
@@ -111,11 +111,11 @@ def copies(first: Run, runs: int, workloads: int, models: int, busiest: int, who
     tags = Tag.objects.bulk_create(Tag(organisation=organisation, name=name) for name in TAGS)
     tagged = [Run.tags.through(run=run, tag=tags[each % len(TAGS)]) for each, run in enumerate(copied_runs[::5])]
     Run.tags.through.objects.bulk_create(tagged, BATCH)
-    _fill(copied_runs, first, whole)
+    _fill(copied_runs, first, complete)
     return copied_runs
 
 
-def _fill(runs: list[Run], first: Run, whole: int) -> None:
+def _fill(runs: list[Run], first: Run, complete: int) -> None:
     """Stages, events and files of every copy."""
     stages, files, events = list(first.stages.all()), list(first.artifacts.all()), list(first.events.all()[:10])
     for begin in range(0, len(runs), BATCH):
@@ -123,7 +123,7 @@ def _fill(runs: list[Run], first: Run, whole: int) -> None:
         StageRun.objects.bulk_create(
             StageRun(run=run, position=stage.position, stage=stage.stage, state="done", started_at=run.started_at,
                      finished_at=run.finished_at, progress=1,
-                     result=stage.result if stage.stage in WHOLE or not number % whole else None)
+                     result=stage.result if stage.stage in WHOLE or not number % complete else None)
             for number, run in part for stage in stages
         )  # fmt: skip
         Event.objects.bulk_create(

@@ -37,8 +37,8 @@ def _model(organisation: Any, user: Any) -> Model:
     """The sample's model in the organisation. Its files are ours, so nothing about them needs to be checked."""
     files = {path.name: path for path in sorted(FOLDER.iterdir()) if path.is_file()}
     listed = [ModelFile(path=name, sha256=hash_of(at), size=at.stat().st_size) for name, at in files.items()]
-    known = content_digest([(file.path, file.sha256) for file in listed])
-    if model := Model.objects.filter(organisation=organisation, content_digest=known).first():
+    digest = content_digest([(file.path, file.sha256) for file in listed])
+    if model := Model.objects.filter(organisation=organisation, content_digest=digest).first():
         return model
     quota.check(organisation, [file.size for file in listed])
     for at in files.values():

@@ -163,13 +163,13 @@ def first_steps(membership: Membership | None) -> list[FirstStep]:
     """The steps that the member's role allows, by one query; none once all are done or the member closed the list."""
     if membership is None or membership.start_hidden:
         return []
-    own: dict[str, Any] = {"organisation": OuterRef("organisation")}
+    of_organisation: dict[str, Any] = {"organisation": OuterRef("organisation")}
     done = Membership.objects.filter(pk=membership.pk).values_list(
-        Exists(Run.objects.filter(**own)),
-        Exists(Run.objects.filter(**own, state=Run.State.DONE)),
-        Exists(Report.objects.filter(**own)),
-        Exists(Report.objects.filter(**own, state=Report.State.PUBLISHED)),
-        Exists(Invitation.objects.filter(**own)),
+        Exists(Run.objects.filter(**of_organisation)),
+        Exists(Run.objects.filter(**of_organisation, state=Run.State.DONE)),
+        Exists(Report.objects.filter(**of_organisation)),
+        Exists(Report.objects.filter(**of_organisation, state=Report.State.PUBLISHED)),
+        Exists(Invitation.objects.filter(**of_organisation)),
     )[0]
     workloads, reports, members = reverse("workload-list"), reverse("report-list"), reverse("members")
     steps = [

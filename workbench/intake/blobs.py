@@ -84,11 +84,11 @@ def store(chunks: Iterable[bytes], expect: str | None = None) -> tuple[str, int]
     return sha256, size
 
 
-def collect(wanted: set[str]) -> int:
+def collect(digests: set[str]) -> int:
     """Removes the blobs that are not wanted and older than the grace; returns how many."""
     oldest, removed = time.time() - GRACE_SECONDS, 0
     for blob in Path(settings.BLOBS).glob("[0-9a-f][0-9a-f]/*"):
-        if blob.name not in wanted:
+        if blob.name not in digests:
             removed += remove(blob.name, oldest)
     return removed
 
@@ -115,10 +115,10 @@ def _locked(kind: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sweep_incoming(known: set[str], older_than_seconds: float) -> None:
-    """Removes what was left among the incoming files, but for the folders named in `known`."""
+def sweep_incoming(upload_ids: set[str], older_than_seconds: float) -> None:
+    """Removes what was left among the incoming files, but for the folders named in `upload_ids`."""
     for entry in incoming().iterdir():
-        if entry.name in known or time.time() - entry.stat().st_mtime < older_than_seconds:
+        if entry.name in upload_ids or time.time() - entry.stat().st_mtime < older_than_seconds:
             continue
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)

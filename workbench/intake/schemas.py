@@ -54,10 +54,10 @@ class ModelOut(Schema):
 def model_out(model: Model) -> dict[str, Any]:
     """A Model as ModelOut."""
     facts, unreadable = model.reading
-    kept = {"id": model.id, "name": model.name, "digest": model.digest, "size": model.size}
-    kept["content_digest"] = model.content_digest
+    fields = {"id": model.id, "name": model.name, "digest": model.digest, "size": model.size}
+    fields["content_digest"] = model.content_digest
     more = {"created_at": model.created_at, "unreadable": unreadable}
-    return (facts.model_dump(exclude={"config"}) if facts else {}) | kept | more
+    return (facts.model_dump(exclude={"config"}) if facts else {}) | fields | more
 
 
 class CatalogueEntry(Schema):

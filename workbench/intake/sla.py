@@ -63,11 +63,11 @@ def _yaml(text: str, file: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise _broken(file, place, f"broken YAML ({error.problem or error.context})") from None
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise _broken(file, position, f"broken YAML ({error.problem or error.context})") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise _broken(file, "", "the YAML cannot be read") from None
 
 
-def _broken(file: str, place: str, reason: str) -> Exception:
-    return invalid([{"file": file, "field": place, "reason": reason}])
+def _broken(file: str, position: str, reason: str) -> Exception:
+    return invalid([{"file": file, "field": position, "reason": reason}])

@@ -121,15 +121,15 @@ def _name(named: Iterable[tuple[Token, str]]) -> None:
 
 def _reachable(children: list[Token]) -> list[Token]:
     """The tokens of a line. Links to served pages get their address; other links are removed, their text stays."""
-    kept, open_links = [], []
+    tokens, open_links = [], []
     for token in children:
         if token.type == "link_open":
             address = _address(str(token.attrGet("href")))
             open_links.append(bool(address))
             token.attrSet("href", address)
         keep = open_links.pop() if token.type == "link_close" else token.type != "link_open" or open_links[-1]
-        kept += [token] if keep else []
-    return kept
+        tokens += [token] if keep else []
+    return tokens
 
 
 def _address(target: str) -> str:

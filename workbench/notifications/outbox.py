@@ -44,9 +44,9 @@ def announce(
 
 def _write(notice: Notice, hooks: list[Any], members: list[Any]) -> None:
     notice.save()
-    places = [*hooks, *({"membership_id": member} for member in members)]
+    recipients = [*hooks, *({"membership_id": member} for member in members)]
     Delivery.objects.bulk_create(
-        Delivery(notice=notice, organisation_id=notice.organisation_id, **place) for place in places
+        Delivery(notice=notice, organisation_id=notice.organisation_id, **recipient) for recipient in recipients
     )
 
 

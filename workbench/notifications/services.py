@@ -72,5 +72,5 @@ def unsubscribe(membership_id: UUID) -> None:
 
 
 def _known(kinds: Iterable[str]) -> list[str]:
-    wanted = set(kinds)
-    return [str(kind) for kind, _ in CHOOSABLE if kind in wanted]
+    names = set(kinds)
+    return [str(kind) for kind, _ in CHOOSABLE if kind in names]

@@ -31,10 +31,10 @@ class PriceBookForm(forms.Form):
         max_length=SOURCE_LENGTH, help_text="Where the prices come from: a contract, a quote, a list."
     )
 
-    def __init__(self, *args: Any, book: PriceBook, asked: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, book: PriceBook, names: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        known = {price.gpu_class: price for price in book.prices}
-        self.names = KNOWN | {price.gpu_class: price.name for price in book.prices} | dict(asked)
+        price_of = {price.gpu_class: price for price in book.prices}
+        self.names = KNOWN | {price.gpu_class: price.name for price in book.prices} | dict(names)
         for gpu_class, name in self.names.items():
             for column in COLUMNS:
                 self.fields[_field(gpu_class, column)] = forms.FloatField(
@@ -42,7 +42,7 @@ class PriceBookForm(forms.Form):
                     required=False,
                     min_value=MIN_USD,
                     max_value=MAX_USD,
-                    initial=getattr(known.get(gpu_class), column, None),
+                    initial=getattr(price_of.get(gpu_class), column, None),
                     widget=forms.NumberInput(attrs={"step": "any"}),
                 )
 

@@ -32,8 +32,8 @@ def add_price_book(organisation: Any, user: Any, book: PriceBook) -> PriceBookRo
     before = price_book(organisation)
     with transaction.atomic():
         row = PriceBookRow.objects.create(organisation=organisation, document=book.model_dump(), created_by=user)
-        own = PriceBookRow.objects.filter(organisation=organisation)
-        own.filter(pk__in=list(own.values_list("pk", flat=True)[KEPT_BOOKS:])).delete()
+        books = PriceBookRow.objects.filter(organisation=organisation)
+        books.filter(pk__in=list(books.values_list("pk", flat=True)[KEPT_BOOKS:])).delete()
         record(Action.PRICES_CHANGED, organisation, row, actor=user, **_difference(before, book))
     return row
 

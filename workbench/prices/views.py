@@ -20,7 +20,7 @@ from workbench.short_text import check_short_text
 GPU_CLASS = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
 
 
-def _asked_name(text: str) -> str:
+def _clean_name(text: str) -> str:
     """The name of a class as a link gives it; "" where it is none."""
     try:
         return check_short_text(text)[:NAME_LENGTH]
@@ -34,9 +34,9 @@ def prices(request: Any) -> HttpResponse:
 
     `?gpu=` and `?name=` ask for the price of one more class.
     """
-    book, wanted = price_book(request.organisation), request.GET.get("gpu", "")
-    asked = {wanted: _asked_name(request.GET.get("name", "")) or wanted} if GPU_CLASS.fullmatch(wanted) else {}
-    form = PriceBookForm(request.POST if request.method == "POST" else None, book=book, asked=asked)
+    book, gpu_class = price_book(request.organisation), request.GET.get("gpu", "")
+    names = {gpu_class: _clean_name(request.GET.get("name", "")) or gpu_class} if GPU_CLASS.fullmatch(gpu_class) else {}
+    form = PriceBookForm(request.POST if request.method == "POST" else None, book=book, names=names)
     if request.method == "POST":
         if not can_review(request.membership):
             raise PermissionDenied("Only the account role or an admin of the organisation may change prices.")
@@ -49,5 +49,5 @@ def prices(request: Any) -> HttpResponse:
                 messages.success(request, "The new price book is in force. Reports keep the prices they had.")
                 return redirect("prices")
     history = PriceBookRow.objects.for_user(request.user).select_related("created_by")
-    context = {"book": book, "form": form, "history": history, "own": history.exists(), "asked": asked}
+    context = {"book": book, "form": form, "history": history, "own": history.exists(), "asked": names}
     return render(request, "prices/prices.html", context, status=422 if form.is_bound else 200)

@@ -61,6 +61,6 @@ def draw(file: UploadedFile) -> str:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         raise LogoError("The picture is damaged and cannot be read.") from None
     drawn.thumbnail(DRAWN, Image.Resampling.LANCZOS)
-    kept = io.BytesIO()
-    drawn.save(kept, "PNG", optimize=True)
-    return START + base64.b64encode(kept.getvalue()).decode()
+    png = io.BytesIO()
+    drawn.save(png, "PNG", optimize=True)
+    return START + base64.b64encode(png.getvalue()).decode()

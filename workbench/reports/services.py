@@ -43,7 +43,7 @@ def freeze(run: Run, user: Any) -> Report:
     quota.check_bytes(run.organisation)
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
-    known, unreadable_result = reading(run)
+    results, unreadable_result = reading(run)
     if document is None or manifest is None or unreadable_result:
         raise ReportError(unreadable or unreadable_model or unreadable_result)
     snapshot = Snapshot(
@@ -55,9 +55,9 @@ def freeze(run: Run, user: Any) -> Report:
         gpu_class=run.gpu_class,
         workload=document,
         model=manifest,
-        prices=known.price.book if known.price else price_book(run.organisation),
+        prices=results.price.book if results.price else price_book(run.organisation),
         stages=stage_times(run),
-        results=known,
+        results=results,
     )
     with transaction.atomic():
         report = Report.objects.create(

@@ -27,13 +27,19 @@ def compare_runs(
     """Whether the run is worse than a kept one of the same model, GPU, traffic and first objective: a build's gate."""
     if run_id == kept_id:
         raise invalid([{"field": "kept_id", "reason": "names the same run; give a kept one"}])
-    new, kept = (own_run(request, key) for key in (run_id, kept_id))
+    new, reference = (own_run(request, key) for key in (run_id, kept_id))
     try:
-        comparison = judge(_found(kept), _found(new), percent / 100)
+        comparison = judge(_found(reference), _found(new), percent / 100)
     except (NotComparable, TooFewProcesses, Unreadable) as error:
         raise Problem(409, str(error)) from error
     ratios, sentence = comparison.ratios, comparison.sentence
-    return {"run": new.id, "kept": kept.id, "ratios": ratios, "regressed": comparison.regressed, "sentence": sentence}
+    return {
+        "run": new.id,
+        "kept": reference.id,
+        "ratios": ratios,
+        "regressed": comparison.regressed,
+        "sentence": sentence,
+    }
 
 
 def _found(run: Run) -> KeptRun:

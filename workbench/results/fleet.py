@@ -23,9 +23,9 @@ IDLE = 0.1
 class MoneyField(forms.CharField):
     """An amount in USD: `4.18`, `$4.18`, `1,250 USD`."""
 
-    def __init__(self, what: str, most: float, **kwargs: Any) -> None:
+    def __init__(self, what: str, maximum: float, **kwargs: Any) -> None:
         super().__init__(required=False, max_length=40, **kwargs)
-        self.what, self.most = what, most
+        self.what, self.most = what, maximum
 
     def clean(self, value: Any) -> float | None:
         written = super().clean(value).strip()
@@ -240,14 +240,14 @@ def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[F
         fleet.capacity_used(demand, side, servers.gpus.value / side.gpus) if side and servers else None
         for side, servers in zip(sides, fleets, strict=True)
     ]
-    known = [share for share in shares if share is not None]
-    if not known:
+    stated = [share for share in shares if share is not None]
+    if not stated:
         return FleetAnswer([], [])
     rows = [FleetRow("Capacity used", "capacity-used", *(percent(share) for share in shares))]
-    if max(known) >= IDLE:
+    if max(stated) >= IDLE:
         return FleetAnswer(rows, [])
     sentence = (
-        f"This demand takes at most {percent(max(known))} of the capacity that is paid for: the bill, and with it the "
+        f"This demand takes at most {percent(max(stated))} of the capacity that is paid for: the bill, and with it the "
         "price of a thousand requests, is mostly for GPUs that wait. Other models or demands could share them."
     )
     return FleetAnswer(rows, [sentence])

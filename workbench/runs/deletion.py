@@ -93,9 +93,9 @@ def _recordings(target: Deletable) -> list[Any]:
     """The keys of the recordings that go with it: its workloads name them, and no other does."""
     if isinstance(target, Run):
         return []
-    own = target.workloads.all() if isinstance(target, Model) else Workload.objects.filter(pk=target.pk)
-    others = Workload.objects.exclude(pk__in=own.values("pk")).exclude(recording=None)
-    named = Recording.objects.filter(workloads__in=own).exclude(pk__in=others.values("recording"))
+    workloads = target.workloads.all() if isinstance(target, Model) else Workload.objects.filter(pk=target.pk)
+    others = Workload.objects.exclude(pk__in=workloads.values("pk")).exclude(recording=None)
+    named = Recording.objects.filter(workloads__in=workloads).exclude(pk__in=others.values("recording"))
     return list(named.distinct().values_list("pk", flat=True))
 
 
@@ -115,8 +115,8 @@ def _conflict(reason: str) -> Problem:
 def _hashes(target: Deletable) -> dict[str, datetime]:
     """The contents that it and its dependents refer to, each with a time by which that reference was there."""
     now = timezone.now()
-    kept = StoredArtifact.objects.filter(run__in=_runs(target)).values_list("sha256", "run__finished_at")
-    hashes = {sha256: finished or now for sha256, finished in kept}
+    artifacts = StoredArtifact.objects.filter(run__in=_runs(target)).values_list("sha256", "run__finished_at")
+    hashes = {sha256: finished or now for sha256, finished in artifacts}
     if isinstance(target, Model):
         hashes |= dict.fromkeys(
             StoredFile.objects.filter(model=target).values_list("sha256", flat=True), target.created_at

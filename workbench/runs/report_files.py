@@ -70,8 +70,8 @@ def _pdf(page: str, organisation: Any) -> tuple[bytes | None, str]:
     One reader of an organisation waits for it, so that a few of them, without a login too, do not hold all threads.
     """
     key, end = f"pdf-{hashlib.sha256(page.encode()).hexdigest()}", time.monotonic() + PATIENCE_SECONDS
-    if kept := caches["results"].get(key):
-        return base64.b64decode(kept), ""
+    if cached := caches["results"].get(key):
+        return base64.b64decode(cached), ""
     with held(f"pdf {organisation}") as own_turn:
         while own_turn:
             with held("pdf") as free:

@@ -126,9 +126,9 @@ def _take_stages(run: Run, earlier: Run, stages: tuple[Stage, ...]) -> str:
     for done in earlier.stages.filter(stage__in=stages):
         rows = StageRun.objects.filter(run=run, stage=done.stage)
         rows.update(state=StageRun.State.DONE, progress=1, result=done.result, message=f"Taken from the run of {when}")
-    kept = StoredArtifact.objects.filter(run=earlier, stage__in=stages)
+    artifacts = StoredArtifact.objects.filter(run=earlier, stage__in=stages)
     StoredArtifact.objects.bulk_create(
-        StoredArtifact(run=run, **{name: getattr(artifact, name) for name in _COPIED}) for artifact in kept
+        StoredArtifact(run=run, **{name: getattr(artifact, name) for name in _COPIED}) for artifact in artifacts
     )
     return when
 

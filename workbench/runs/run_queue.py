@@ -134,8 +134,8 @@ class ClassQueue:
             return None
         if run.started_at is not None:
             return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
-        place = self.place_of(run) if self.workers else None
-        return None if place is None or place.seconds is None else place.seconds + typical
+        position = self.place_of(run) if self.workers else None
+        return None if position is None or position.seconds is None else position.seconds + typical
 
     @cached_property
     def typical_seconds(self) -> float | None:
@@ -196,8 +196,8 @@ def _shares(gpu_class: str) -> list[_Share]:
     counted = begun.values("organisation").order_by().annotate(
         open=Count("id", filter=Q(state__in=Run.OPEN)), last=Max("started_at")
     )  # fmt: skip
-    known = {row["organisation"]: (row["open"], row["last"]) for row in counted}
+    open_runs = {row["organisation"]: (row["open"], row["last"]) for row in counted}
     return [
-        _Share(*known.get(organisation, (0, NEVER)), row["oldest"], organisation, row["count"])
+        _Share(*open_runs.get(organisation, (0, NEVER)), row["oldest"], organisation, row["count"])
         for organisation, row in by_organisation.items()
     ]

@@ -78,9 +78,9 @@ def create_run(
         placement.check_fits(document, manifest, gpu_class)
     except placement.TooLarge as error:
         raise RunError(str(error), "model") from error
-    known = placement.known(workload.organisation, document)
-    chosen = gpu_class or placement.choose_class(document, manifest, known.ceilings)
-    if refused := placement.refusal(document, manifest, chosen, known):
+    available = placement.known(workload.organisation, document)
+    chosen = gpu_class or placement.choose_class(document, manifest, available.ceilings)
+    if refused := placement.refusal(document, manifest, chosen, available):
         raise RunError(refused, "gpu_class")
     run = Run(
         organisation=workload.organisation,
@@ -150,14 +150,14 @@ def reading(run: Run) -> tuple[Results, str]:
 
 def reading_of(rows: Iterable[tuple[str, Any]]) -> tuple[Results, str]:
     """As `reading`, of rows that are at hand: names of stages that are done, and their stored results."""
-    known, unreadable = Results(), ""
+    results, unreadable = Results(), ""
     for stage, result in rows:
         try:
-            setattr(known, stage, getattr(Results.model_validate({stage: result}), stage))
+            setattr(results, stage, getattr(Results.model_validate({stage: result}), stage))
         except pydantic.ValidationError as error:
             reason = sentence(sentences(error)[0])
             unreadable = unreadable or f"This version cannot read the stored result: {reason}"
-    return known, unreadable
+    return results, unreadable
 
 
 def results(run: Run) -> Results:
@@ -210,9 +210,9 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
     )
 
 
-def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, known: Results) -> float:
+def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, results: Results) -> float:
     """Seconds for `stage`, by what the run's earlier stages took and found; waiting in a queue is not counted."""
-    return budget.seconds_granted(stage, document, sum(span.duration_s for span in stage_times(run)), known)
+    return budget.seconds_granted(stage, document, sum(span.duration_s for span in stage_times(run)), results)
 
 
 def lacks(run: Run, what: str) -> str:
@@ -231,5 +231,5 @@ def waiting_for(run: Run) -> str:
     document, manifest = run.workload.reading[0], run.workload.model.reading[0]
     if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
         return sentence
-    known = placement.known(run.organisation, document)
-    return f"{sentence} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()
+    available = placement.known(run.organisation, document)
+    return f"{sentence} {placement.why_several(document, manifest, run.gpu_class, available)}".rstrip()

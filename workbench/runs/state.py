@@ -89,8 +89,8 @@ def claim(key: StageKey, worker: str, gpu_class: str = "", claim_id: str = "") -
     rows = _rows(key, Run.State.QUEUED)
     if gpu_class:
         rows = rows.filter(gpu_class=gpu_class)
-    taken = {"state": Run.State.RUNNING, "worker": worker, "claim_id": claim_id or None}
-    if rows.update(**taken, heartbeat_at=now, lease_until=_lease()) != 1:
+    changes = {"state": Run.State.RUNNING, "worker": worker, "claim_id": claim_id or None}
+    if rows.update(**changes, heartbeat_at=now, lease_until=_lease()) != 1:
         return None
     Run.objects.filter(id=key.run_id, started_at=None).update(started_at=now)
     StageRun.objects.filter(run_id=key.run_id, stage=key.stage).update(
@@ -119,10 +119,10 @@ def progress(key: StageKey, lines: list[Progress]) -> bool | None:
     cancel = beat(key)
     if cancel is None:
         return None
-    known = next((line.partial for line in reversed(lines) if line.partial is not None), None)
+    partial = next((line.partial for line in reversed(lines) if line.partial is not None), None)
     changes: dict[str, Any] = {"progress": lines[-1].fraction, "message": lines[-1].message[:500]}
-    if known is not None:
-        changes["partial"] = known
+    if partial is not None:
+        changes["partial"] = partial
     StageRun.objects.filter(run_id=key.run_id, stage=key.stage).update(**changes)
     Event.objects.bulk_create(
         Event(

@@ -60,12 +60,14 @@ def _resume() -> tuple[datetime, timedelta]:
         pause = now - last.at if last else timedelta()
         away = max(timedelta(), pause - timedelta(seconds=settings.SWEEP_SECONDS))
         LastSweep.objects.update_or_create(pk=1, defaults={"at": now})
-        most = now + timedelta(seconds=settings.LEASE_SECONDS)
+        latest = now + timedelta(seconds=settings.LEASE_SECONDS)
         if pause < timedelta():
-            running.filter(lease_until__gt=most).update(lease_until=most)
+            running.filter(lease_until__gt=latest).update(lease_until=latest)
         if away < LATE:
             return now, timedelta()
-        counted = running.filter(lease_until__lt=most).update(lease_until=Least(F("lease_until") + away, Value(most)))
+        counted = running.filter(lease_until__lt=latest).update(
+            lease_until=Least(F("lease_until") + away, Value(latest))
+        )
     if counted:
         log.warning("no sweep for %.0f s: the leases of %d runs do not count that time", pause.total_seconds(), counted)
     return now, away

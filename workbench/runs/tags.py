@@ -12,7 +12,9 @@ MAX_TAGS, LONGEST_TAG = 10, 40
 
 def set_tags(run: Run, names: Iterable[str]) -> None:
     """Puts these tags on the run, and no others. A tag goes with its last run."""
-    own = Tag.objects.filter(organisation=run.organisation_id)
+    tags_of_organisation = Tag.objects.filter(organisation=run.organisation_id)
     with transaction.atomic():
-        run.tags.set([own.get_or_create(organisation_id=run.organisation_id, name=name)[0] for name in names])
-        own.filter(runs=None).delete()
+        run.tags.set(
+            [tags_of_organisation.get_or_create(organisation_id=run.organisation_id, name=name)[0] for name in names]
+        )
+        tags_of_organisation.filter(runs=None).delete()

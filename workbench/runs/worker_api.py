@@ -97,8 +97,8 @@ def endpoint(request: HttpRequest, body: StageKey, response: HttpResponse) -> En
     run = _check_claim(request, body)
     response["Cache-Control"] = "no-store"
     if body.stage not in ENDPOINT_STAGES:
-        beside = ", ".join(ENDPOINT_STAGES)
-        return EndpointAccess(refused=f"The endpoint is measured beside {beside}, not {body.stage}.")
+        stages = ", ".join(ENDPOINT_STAGES)
+        return EndpointAccess(refused=f"The endpoint is measured beside {stages}, not {body.stage}.")
     return endpoints.access(run.workload)
 
 
@@ -198,13 +198,13 @@ def _not_yours(key: StageKey) -> Problem:
 
 def _checked(outcome: Outcome) -> dict[str, Any]:
     """The validated result. Raises Problem 422 when it does not match its document or a file was not uploaded."""
-    for kept in outcome.artifacts:
-        blob = blobs.path_of(kept.sha256)
-        sent = constant_time_compare(outcome.receipts.get(kept.sha256, ""), _receipt(outcome, kept.sha256))
+    for artifact in outcome.artifacts:
+        blob = blobs.path_of(artifact.sha256)
+        sent = constant_time_compare(outcome.receipts.get(artifact.sha256, ""), _receipt(outcome, artifact.sha256))
         if not sent or not blob.exists():
-            raise Problem(422, f"artifacts: {kept.name} has not been uploaded")
-        if blob.stat().st_size != kept.size:
-            raise Problem(422, f"artifacts: {kept.name} has {blob.stat().st_size:,} bytes, not {kept.size:,}")
+            raise Problem(422, f"artifacts: {artifact.name} has not been uploaded")
+        if blob.stat().st_size != artifact.size:
+            raise Problem(422, f"artifacts: {artifact.name} has {blob.stat().st_size:,} bytes, not {artifact.size:,}")
     try:
         document = getattr(Results.model_validate({outcome.stage: outcome.result}), outcome.stage)
     except pydantic.ValidationError as error:

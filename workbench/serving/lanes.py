@@ -45,8 +45,8 @@ MAX_WAITING = 50
 class Lane:
     """Threads that answer requests, at most `most` of an organisation at once."""
 
-    def __init__(self, threads: int, most: int) -> None:
-        self._threads, self._most, self._lock = ThreadedTaskDispatcher(), most, Lock()
+    def __init__(self, threads: int, max_waiting: int) -> None:
+        self._threads, self._most, self._lock = ThreadedTaskDispatcher(), max_waiting, Lock()
         self._threads.set_thread_count(threads)
         self._under_way: Counter[Any] = Counter()
         self._waiting: defaultdict[Any, deque[Any]] = defaultdict(deque)

@@ -46,8 +46,8 @@ class BufferingWorker(Worker):  # type: ignore[misc]
     @classmethod
     def setup(cls) -> None:
         """Called in gunicorn's first process: make the folders that its processes share for pages and metrics."""
-        wanted = [PAGES_FOLDER, METRICS_FOLDER] if os.environ.get("METRICS_TOKEN") else [PAGES_FOLDER]
-        for name in wanted:
+        folders = [PAGES_FOLDER, METRICS_FOLDER] if os.environ.get("METRICS_TOKEN") else [PAGES_FOLDER]
+        for name in folders:
             if name not in os.environ:
                 folder = scratch(runtime_folder() / f"workbench-{name.lower()}-{os.getuid()}")
                 os.environ[name] = str(_kept.enter_context(folder))
@@ -100,8 +100,8 @@ def runtime_folder() -> Path:
     /dev/shm it may. Django's settings are not read here: which ones a site has, its own module says later.
     """
     data = Path(os.environ.get("WORKBENCH_DATA", Path(__file__).resolve().parents[2] / "var"))
-    places = (Path(f"/run/user/{os.getuid()}"), Path("/run"))
-    return next((place for place in places if os.access(place, os.W_OK)), data / "run")
+    folders = (Path(f"/run/user/{os.getuid()}"), Path("/run"))
+    return next((folder for folder in folders if os.access(folder, os.W_OK)), data / "run")
 
 
 def _server(
@@ -135,9 +135,9 @@ def collect_less_garbage() -> None:
     gc.freeze()
 
 
-def _allow_descriptors(wanted: int) -> None:
+def _allow_descriptors(descriptors: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    allowed = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
     if soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 

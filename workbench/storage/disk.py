@@ -95,14 +95,14 @@ def _room() -> Path:
 
 def keep_room() -> None:
     """Makes the file that keeps room for deletions, where it is missing and there is space for it."""
-    room = _room()
-    if room.exists() or free_bytes(room.parent) < 2 * ROOM_BYTES:
+    free = _room()
+    if free.exists() or free_bytes(free.parent) < 2 * ROOM_BYTES:
         return
-    making = room.with_suffix(f".{os.getpid()}")
+    making = free.with_suffix(f".{os.getpid()}")
     try:
         with making.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
-        making.replace(room)
+        making.replace(free)
     except OSError as error:
         if not is_full(error):
             raise

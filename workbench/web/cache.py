@@ -113,12 +113,12 @@ class InProcessCache(BaseCache):
         return json.loads(value) if ends is None or ends > time.time() else default
 
     def set(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
-        name, kept = self.make_and_validate_key(key, version), json.dumps(value)
+        name, encoded = self.make_and_validate_key(key, version), json.dumps(value)
         with self._lock:
             self._kept.pop(name, None)
             while len(self._kept) >= self._most:
                 self._kept.popitem(last=False)
-            self._kept[name] = (self.get_backend_timeout(timeout), kept)
+            self._kept[name] = (self.get_backend_timeout(timeout), encoded)
 
     def has_key(self, key: str, version: int | None = None) -> bool:
         return self.get(key, ABSENT, version) is not ABSENT

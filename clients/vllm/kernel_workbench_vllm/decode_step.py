@@ -87,9 +87,9 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
     exclude: Collection[str] = plan.serving.exclude if plan.serving else ()
     usable = Usable(gpu, exclude=exclude, weights=plan_weights(plan))
     shape = Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
-    own = [op for op in plan.ops if plan.runner == "kernels" and op.op != "lm_head" and op.variant not in exclude]
+    ops = [op for op in plan.ops if plan.runner == "kernels" and op.op != "lm_head" and op.variant not in exclude]
     heads = head_ops(model, shape, replace(usable, weights=""))
-    return [*own, *packed_ops(model, shape, *pages, usable), *heads]
+    return [*ops, *packed_ops(model, shape, *pages, usable), *heads]
 
 
 class StepInput(NamedTuple):
@@ -135,8 +135,8 @@ class DecodeStep:
         # Rows of padding hold what was there; no id of theirs may reach beyond the embedding.
         largest = len(self.model.embedding) - 1
         hidden, at, token = [], position.t().contiguous(), ids[:, 0].clamp(0, largest)
-        for place, following in enumerate([*ids.t()[1:], *([None] if last else [])]):
-            stream = self._layers(token, at[place], page_table, caches)
+        for step, following in enumerate([*ids.t()[1:], *([None] if last else [])]):
+            stream = self._layers(token, at[step], page_table, caches)
             hidden.append(self._rows.norm(Stream(stream.summed()), self.model.norm))
             if following is not None:
                 chosen = self._choose(stream) if self._choose else F.linear(hidden[-1], self.model.lm_head).argmax(-1)
@@ -186,14 +186,14 @@ class DecodeStep:
 class DraftWriter:
     """Drafts of the decodes that lead a batch, in buffers of its own: CUDA graphs for each number of rows replay it."""
 
-    def __init__(self, steps: Mapping[int, DecodeStep], places: int, pages: Pages) -> None:
-        """`places` are the tokens of a decode in a pass: one, and its drafts."""
-        most = max(steps)
-        device, columns = steps[most].model.embedding.device, -(-pages.capacity // pages.page_size)
+    def __init__(self, steps: Mapping[int, DecodeStep], tokens: int, pages: Pages) -> None:
+        """`tokens` are the tokens of a decode in a pass: one, and its drafts."""
+        max_rows = max(steps)
+        device, columns = steps[max_rows].model.embedding.device, -(-pages.capacity // pages.page_size)
         self._steps = steps
-        self._ids = torch.zeros(most, places, dtype=torch.int32, device=device)
-        self._position = torch.zeros(most, places, dtype=torch.int64, device=device)
-        self._page_table = torch.zeros(most, columns, dtype=torch.int32, device=device)
+        self._ids = torch.zeros(max_rows, tokens, dtype=torch.int32, device=device)
+        self._position = torch.zeros(max_rows, tokens, dtype=torch.int64, device=device)
+        self._page_table = torch.zeros(max_rows, columns, dtype=torch.int32, device=device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def capture(self, caches: Caches) -> None:
@@ -243,8 +243,8 @@ class DecodeSteps:
             free = torch.cuda.mem_get_info()[0]
             if needed > free // 2:
                 raise ValueError(f"packed copies of the weights take {needed / 2**30:.1f} of {free / 2**30:.1f} GiB")
-        most = MAX_ROWS_OF_SEVERAL if choose else MAX_ROWS
-        ops = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= most}
+        max_rows = MAX_ROWS_OF_SEVERAL if choose else MAX_ROWS
+        ops = {rows: planned_ops(model, plan, gpu, rows, pages) for rows in sorted(sizes) if rows <= max_rows}
         if on_gpu:
             noted = {rows: NotedVariants(each, gpu) for rows, each in ops.items()}
             for rows, variants in noted.items():

@@ -266,8 +266,8 @@ def shared_bytes(constants: dict[str, Any]) -> int:
     residual = (constants["SLICE"] or constants["HIDDEN"]) * (1 + constants["NORM_AFTER"])
     inputs = input_bytes(constants["INPUT_LENGTH"], (1 + bool(constants["ZEROS"])) * integers)
     attended = [constants[name] for name in names]
-    own = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)
-    return constants["STAGES"] * slot + own
+    scratch = scratch_bytes(residual, inputs, constants["HEAD_DIM"], constants["BATCH"], slots, *attended)
+    return constants["STAGES"] * slot + scratch
 
 
 THREADS = 32 * WARPS + PRODUCER_THREADS

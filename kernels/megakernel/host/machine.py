@@ -97,16 +97,16 @@ class Rank:
         self,
         model: Any,
         made: device.MegakernelBuild,
-        place: tuple[int, torch.device],
+        rank_and_gpu: tuple[int, torch.device],
         capacity: int,
         tuning: device.Tuning,
         rounded: RoundedWeights | None = None,
         beside: Sequence["Rank"] = (),
     ) -> None:
-        """`place` is the rank and its GPU, which is the current one. The rank's model and `rounded` codes are there.
+        """`rank_and_gpu`: the rank and its GPU, the current one. The rank's model and `rounded` codes are there.
         `beside` are ranks of the same model and GPU: one whose weights stream in the same order lends them.
         """
-        self.rank, self.gpu = place
+        self.rank, self.gpu = rank_and_gpu
         self.capacity, self.tuning = capacity, tuning
         self.program, self.constants = made.programs[self.rank], made.constants
         self.shape, self.layout = self.program.shape, self.program.layout

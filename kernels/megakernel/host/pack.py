@@ -103,9 +103,11 @@ def _scales_of(groups: "torch.Tensor", form: Format) -> "torch.Tensor":
     wide = form.scaled // GROUP_TILES
     if wide > 1 and not in_pairs(groups):
         raise ValueError(f"weight: columns that share a scale in {form.name} have different ones")
-    own = groups[:, ::wide]
-    own = torch.nn.functional.pad(own, (0, -own.shape[1] % (form.tiles // form.scaled)))
-    return own.view(len(own) // 16, 2, 8, -1).permute(0, 3, 2, 1).contiguous()
+    groups_of_units = groups[:, ::wide]
+    groups_of_units = torch.nn.functional.pad(
+        groups_of_units, (0, -groups_of_units.shape[1] % (form.tiles // form.scaled))
+    )
+    return groups_of_units.view(len(groups_of_units) // 16, 2, 8, -1).permute(0, 3, 2, 1).contiguous()
 
 
 def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
@@ -182,8 +184,8 @@ def encode_matrices(
 
     head, layers = model.lm_head, len(model.layers)
     missing = -len(head) % 16
-    for layer, own in enumerate(model.layers if rounded is None else ()):
-        for matrix, weight in matrices(own):
+    for layer, layer_weights in enumerate(model.layers if rounded is None else ()):
+        for matrix, weight in matrices(layer_weights):
             yield matrix, layer, quantise(weight, weights)
     for layer, layer_codes in enumerate(() if rounded is None else rounded.layers):
         both = layer_codes["gate_up"]
@@ -222,8 +224,8 @@ def experts_in_mxfp4(model: Any) -> "torch.Tensor":
     if reference is not None and (shared := reference()) is not None:
         return shared
     packed: torch.Tensor | None = None
-    for layer, own in enumerate(model.model.layers):
-        w = experts_of(model.config, own.mlp)
+    for layer, decoder_layer in enumerate(model.model.layers):
+        w = experts_of(model.config, decoder_layer.mlp)
         both = torch.cat([_units_in_mxfp4(matrices) for matrices in (interleave_units(w), w.down)], dim=1)
         if packed is None:
             packed = torch.empty(len(model.model.layers), *both.shape, dtype=torch.uint8, device=both.device)

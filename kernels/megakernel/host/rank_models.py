@@ -64,9 +64,9 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
         return [RankModel(model, compact, rounded)]
     models = []
     for rank, shard in enumerate(shard_model(model, devices).shards):
-        own = Decoder(shard)
-        codes = None if rounded is None else shard_codes(rounded, own, (rank, len(devices)), devices[rank])
-        models.append(RankModel(shard, own, codes))
+        decoder = Decoder(shard)
+        codes = None if rounded is None else shard_codes(rounded, decoder, (rank, len(devices)), devices[rank])
+        models.append(RankModel(shard, decoder, codes))
         _round_in_place(models[-1], first=len(models) == 1)
     return models
 
@@ -81,16 +81,16 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
 
 
 @torch.no_grad()
-def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankModel]:
-    """A model, whole or sharded, with codes rounded to nearest; `own` decoders are the shards'. Changes nothing."""
+def with_codes(model: Any, decoders: Sequence[Decoder], weights: str) -> list[RankModel]:
+    """A model, whole or sharded, with codes rounded to nearest; `decoders` are the shards'. Changes nothing."""
     weights = format_of_dense(weights).name
     shards = shards_of(model)
     if weights == "bf16":
-        return [RankModel(shard, compact) for shard, compact in zip(shards, own, strict=True)]
+        return [RankModel(shard, compact) for shard, compact in zip(shards, decoders, strict=True)]
     if len(shards) == 1:
-        return [RankModel(model, own[0], round_weights(model, own[0], weights, Rounding()))]
-    layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
-    for matrices in zip(*(compact.layers for compact in own), strict=True):
+        return [RankModel(model, decoders[0], round_weights(model, decoders[0], weights, Rounding()))]
+    layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in decoders]
+    for matrices in zip(*(compact.layers for compact in decoders), strict=True):
         ranks_codes = [
             ("qkv", quantised_shards([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
             ("o", quantised_shards([matrix.o for matrix in matrices], weights, columns=True)),
@@ -100,7 +100,7 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
         for rank, layer_codes in enumerate(layers):
             layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
     models = []
-    for shard, compact, layer_codes in zip(shards, own, layers, strict=True):
+    for shard, compact, layer_codes in zip(shards, decoders, layers, strict=True):
         with torch.cuda.device_of(compact.lm_head):
             lm_head = head_codes(compact, weights)
         models.append(RankModel(shard, compact, RoundedWeights(layer_codes, lm_head)))
@@ -108,25 +108,27 @@ def with_codes(model: Any, own: Sequence[Decoder], weights: str) -> list[RankMod
 
 
 def shard_codes(
-    whole_codes: RoundedWeights, shard: Decoder, place: tuple[int, int], device: torch.device
+    whole_codes: RoundedWeights, shard: Decoder, rank_and_size: tuple[int, int], device: torch.device
 ) -> RoundedWeights:
-    """A rank's shard of codes on its GPU: rows of q, k, v, gate and up, columns of others. `place`: rank of many."""
-    rank, shape = place[0], shard.shapes[0]
+    """A rank's shard of codes on its GPU: rows of q, k, v, gate and up, columns of others."""
+    rank, shape = rank_and_size[0], shard.shapes[0]
     heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
     columns = {"o": shard.layers[0].o.shape[1], "down": shard.layers[0].dense.down.shape[1]}
-    rows = {"qkv": _rows(heads, place), "gate_up": _rows([columns["down"]] * 2, place)}
+    rows = {"qkv": _rows(heads, rank_and_size), "gate_up": _rows([columns["down"]] * 2, rank_and_size)}
     layers = []
     for layer_codes in whole_codes.layers:
-        own = {name: layer_codes[name].rows(chosen.to(layer_codes[name].codes.device)) for name, chosen in rows.items()}
-        own |= {name: layer_codes[name].columns(rank * count, count) for name, count in columns.items()}
-        layers.append({name: codes.to(device) for name, codes in own.items()})
+        of_shard = {
+            name: layer_codes[name].rows(chosen.to(layer_codes[name].codes.device)) for name, chosen in rows.items()
+        }
+        of_shard |= {name: layer_codes[name].columns(rank * count, count) for name, count in columns.items()}
+        layers.append({name: codes.to(device) for name, codes in of_shard.items()})
     head = whole_codes.lm_head
     return RoundedWeights(layers, None if head is None else head.to(device))
 
 
-def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
+def _rows(sizes: Sequence[int], rank_and_size: tuple[int, int]) -> torch.Tensor:
     """A rank's rows of matrices that lie one after the other; each rank has `sizes` rows of them."""
-    (rank, ranks), begin, slices = place, 0, []
+    (rank, ranks), begin, slices = rank_and_size, 0, []
     for size in sizes:
         slices.append(torch.arange(begin + rank * size, begin + (rank + 1) * size))
         begin += ranks * size
@@ -145,8 +147,8 @@ def _round_in_place(rank: RankModel, first: bool) -> None:
     if rank.rounded is None or _keeps_values(rank.compact, rank.rounded):
         return
     for layer, layer_codes in zip(rank.compact.layers, rank.rounded.layers, strict=True):
-        own = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
-        for matrix, name in zip(own, MATRICES, strict=True):
+        matrices = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
+        for matrix, name in zip(matrices, MATRICES, strict=True):
             matrix.copy_(layer_codes[name].values())
     head = rank.rounded.lm_head
     if not first or head is None:

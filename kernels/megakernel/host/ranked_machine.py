@@ -41,17 +41,19 @@ class RankedMachine:
     ) -> None:
         gpus = [model.compact.embedding.device for model in models]
         connect(gpus)
-        most = max(Counter(gpus).values())
+        ranks_on_one_gpu = max(Counter(gpus).values())
         for gpu in gpus:
-            device.check_sms(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+            device.check_sms(ranks_on_one_gpu * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
         with current(gpus[0]):
-            made = device.build_layout(shape, layout, tuning, most)
+            made = device.build_layout(shape, layout, tuning, ranks_on_one_gpu)
         self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
         self.ranks = []
-        for place, own in zip(enumerate(gpus), models, strict=True):
-            with current(place[1]):
-                same = [rank for rank in beside if rank.rank == place[0]]
-                self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded, same))
+        for rank_and_gpu, rank_model in zip(enumerate(gpus), models, strict=True):
+            with current(rank_and_gpu[1]):
+                same = [rank for rank in beside if rank.rank == rank_and_gpu[0]]
+                self.ranks.append(
+                    Rank(rank_model.model, made, rank_and_gpu, capacity, tuning, rank_model.rounded, same)
+                )
         for rank in self.ranks:
             others = [other.words_at() - rank.words_at() for other in self.ranks if other is not rank]
             rank.peers[: len(others)] = others
@@ -96,9 +98,9 @@ class RankedMachine:
     def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
         """Runs all kernels, one behind the other since each waits for the others; words are emptied when all end."""
         ended = []
-        for rank, stream, own in zip(self.ranks, streams, params, strict=True):
+        for rank, stream, rank_params in zip(self.ranks, streams, params, strict=True):
             with current(rank.gpu), torch.cuda.stream(stream):
-                rank.run(own)
+                rank.run(rank_params)
                 ended.append(stream.record_event())
         for rank, stream in zip(self.ranks, streams, strict=True):
             with torch.cuda.stream(stream):
@@ -111,8 +113,8 @@ class RankedMachine:
         for rank, request in zip(self.ranks, requests, strict=True):
             if decode.logits is not None and request.logits is not None and rank.rank:
                 tiles = head_tiles(rank.shape, rank.layout, rank.rank)
-                own = slice(tiles.start * 16, min(tiles.stop * 16, rank.shape.vocab))
-                decode.logits[..., own].copy_(request.logits[..., own])
+                rows = slice(tiles.start * 16, min(tiles.stop * 16, rank.shape.vocab))
+                decode.logits[..., rows].copy_(request.logits[..., rows])
 
     def check(self) -> None:
         """Raises MegakernelFault when the last launch gave up, which all ranks then did; waits for it to end."""

@@ -80,9 +80,9 @@ def save(path: Path, recorded: Recorded) -> None:
 def load(path: Path) -> list[tuple[Program, Trace]]:
     """For each GPU the program, without its weights, and the raw trace. Raises BadTrace, or OSError for no file."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            traces, tables, starts = kept["trace"], kept["program"], kept["program_start"]
-            shape, layout = (json.loads(str(kept[name])) for name in ("shape", "layout"))
+        with np.load(path, allow_pickle=False) as file:
+            traces, tables, starts = file["trace"], file["program"], file["program_start"]
+            shape, layout = (json.loads(str(file[name])) for name in ("shape", "layout"))
         parsed = ModelShape(**shape), Layout(**layout)
         lists = np.split(tables, starts[1:])
     except (KeyError, ValueError, TypeError) as error:
@@ -107,10 +107,10 @@ def marks_of(marks: Trace) -> list[int]:
 def timeline_of(recorded: Recorded) -> Timeline:
     """The timeline of the raw traces of all GPUs, without instructions that left no marks."""
     ranks, doubt = [_spans(program, trace) for program, trace in recorded], 0
-    for rank, own in enumerate(ranks[1:], 1):
-        ahead, most = _clock_ahead(ranks[0], own)
-        doubt = max(doubt, most)
-        ranks[rank] = [span._replace(gpu=rank, marks=[mark - ahead for mark in span.marks]) for span in own]
+    for rank, spans in enumerate(ranks[1:], 1):
+        ahead, latest = _clock_ahead(ranks[0], spans)
+        doubt = max(doubt, latest)
+        ranks[rank] = [span._replace(gpu=rank, marks=[mark - ahead for mark in span.marks]) for span in spans]
     program = recorded[0][0]
     return Timeline(len(program.instructions), program.shape.layers, list(itertools.chain(*ranks)), len(ranks), doubt)
 
@@ -132,11 +132,11 @@ def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSp
     middle of the narrowest bounds is taken.
     """
     sent, read = zip(*(_exchanges(spans) for spans in (first, other)), strict=True)
-    most = [read[1][place] - sent[0][place] for place in read[1].keys() & sent[0].keys()]
-    least = [sent[1][place] - read[0][place] for place in read[0].keys() & sent[1].keys()]
-    if not most or not least:
+    upper = [read[1][key] - sent[0][key] for key in read[1].keys() & sent[0].keys()]
+    lower = [sent[1][key] - read[0][key] for key in read[0].keys() & sent[1].keys()]
+    if not upper or not lower:
         return 0, 0
-    low, high = max(least), min(most)
+    low, high = max(lower), min(upper)
     return (low + high) // 2, (abs(high - low) + 1) // 2
 
 
@@ -148,12 +148,12 @@ def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], 
     readers[OP_NAMES[HEAD]] = readers[OP_NAMES[QKV]]
     for span in spans:
         if span.op in (OP_NAMES[OUT], OP_NAMES[DOWN]) and span.fields["units"]:
-            place = span.op, span.layer
-            sent[place] = max(sent.get(place, 0), span.marks[CONSUMED])
+            key = span.op, span.layer
+            sent[key] = max(sent.get(key, 0), span.marks[CONSUMED])
         elif span.op in readers and span.marks[LOADED] > span.marks[START]:
             of, before = readers[span.op]
-            place = of, span.layer - before
-            read[place] = min(read.get(place, span.marks[LOADED]), span.marks[LOADED])
+            key = of, span.layer - before
+            read[key] = min(read.get(key, span.marks[LOADED]), span.marks[LOADED])
     return sent, read
 
 
@@ -203,8 +203,8 @@ def read_chrome(path: Path) -> Timeline:
                 continue
             if event["name"] not in PHASES:
                 start = round(event["ts"] * 1000)
-                place = event["tid"], event["cat"], event["args"]["layer"]
-                spans.append(InstructionSpan(*place, [start], event["args"], event["pid"]))
+                key = event["tid"], event["cat"], event["args"]["layer"]
+                spans.append(InstructionSpan(*key, [start], event["args"], event["pid"]))
             else:  # the phases of an instruction follow it
                 spans[-1].marks.append(spans[-1].marks[-1] + round(event["dur"] * 1000))
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, EOFError, gzip.BadGzipFile) as error:
@@ -236,8 +236,8 @@ def draw_activity(timeline: Timeline, layer: int, sms: Sequence[int], width: int
         lines.append(f"all GPUs by the clock of GPU 0, to ±{timeline.doubt_ns / 1000:.2f} µs")
     for gpu, sm in itertools.product(range(timeline.gpus), sms):
         row = [" "] * width
-        own = (span for span in spans if (span.gpu, span.sm) == (gpu, sm))
-        for first, last, letter in itertools.chain.from_iterable(map(_phases, own)):
+        of_sm = (span for span in spans if (span.gpu, span.sm) == (gpu, sm))
+        for first, last, letter in itertools.chain.from_iterable(map(_phases, of_sm)):
             low, high = (int((time - begin) * width / max(1, end - begin)) for time in (first, last))
             row[low : max(high, low + 1)] = letter * (max(high, low + 1) - low)
         which = f"GPU {gpu} " if timeline.gpus > 1 else ""

@@ -27,37 +27,37 @@ def uploads(model: Any, program: Program, capacity: int, packed: tuple[Tensor, T
     [layers, rows of q and k] of norms over all heads, `sinks` float32 [layers, heads], `out_bias` float32 [layers,
     hidden], `experts` as `tiles_of` or `experts_in_mxfp4` gives them, and biases of experts as `_expert_biases` does.
     """
-    own, gpu = Decoder(model), model.lm_head.weight.device
-    ones = torch.ones_like(own.norm)
-    before = [norm for w in own.layers for norm in (w.input_norm, w.post_norm)]
-    after = [norm for w in own.layers for norm in (w.attention_norm, w.mlp_norm) if norm is not None]
-    norms = [ones if norm is None else norm for norm in (*before, own.norm, *after)]
+    decoder, gpu = Decoder(model), model.lm_head.weight.device
+    ones = torch.ones_like(decoder.norm)
+    before = [norm for w in decoder.layers for norm in (w.input_norm, w.post_norm)]
+    after = [norm for w in decoder.layers for norm in (w.attention_norm, w.mlp_norm) if norm is not None]
+    norms = [ones if norm is None else norm for norm in (*before, decoder.norm, *after)]
     arrays = {
         "weights": packed[0],
         "weight_offset": packed[1].to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
         "program_start": torch.from_numpy(program.starts).to(gpu),
-        "embedding": own.embedding,
+        "embedding": decoder.embedding,
         "norms": torch.stack(norms).float(),
-        "rope": rope(own.rotary, capacity, program.shape.head_dim, gpu),
+        "rope": rope(decoder.rotary, capacity, program.shape.head_dim, gpu),
     }
     if program.shape.qkv_bias:
-        biases: list[Any] = [w.qkv_bias[0] for w in own.layers]
+        biases: list[Any] = [w.qkv_bias[0] for w in decoder.layers]
         arrays["bias"] = torch.stack(biases).float()
     if program.shape.out_bias:
-        out_biases: list[Any] = [w.o_bias for w in own.layers]
+        out_biases: list[Any] = [w.o_bias for w in decoder.layers]
         arrays["out_bias"] = torch.stack(out_biases).float()
     if program.shape.sinks:
-        sinks: list[Any] = [w.sinks for w in own.layers]
+        sinks: list[Any] = [w.sinks for w in decoder.layers]
         arrays["sinks"] = torch.stack(sinks).float()
     if program.shape.qk_norm:
-        head_norms: list[Any] = [(w.q_norm, w.k_norm) for w in own.layers]
+        head_norms: list[Any] = [(w.q_norm, w.k_norm) for w in decoder.layers]
         arrays["qk_norm"] = torch.stack([torch.cat(both) for both in head_norms]).float()
     if program.shape.experts:
         in_codes = program.layout.weights == MXFP4.name
         arrays["experts"] = experts_in_mxfp4(model) if in_codes else tiles_of(model)
     if program.shape.expert_bias:
-        arrays |= _expert_biases([w.mlp for w in own.layers])
+        arrays |= _expert_biases([w.mlp for w in decoder.layers])
     return arrays
 
 

@@ -107,12 +107,15 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     def product(op: int, layer: int, on_every_sm: bool, group: int = 0) -> None:
         nonlocal rotation
         tiles, columns, parts = cut[op]
-        own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
-        tiles, before = len(own), (group * layout.tensor_parallel_size + rank) * parts if op in (OUT, DOWN) else 0
+        rank_tiles = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
+        tiles, before = (
+            len(rank_tiles),
+            (group * layout.tensor_parallel_size + rank) * parts if op in (OUT, DOWN) else 0,
+        )
         together = 2 if layout.pairs and op == OUT else 1
         shared = shares(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
-            first = own.start + tile
+            first = rank_tiles.start + tile
             if units and program.in_stream(op):
                 program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))
             if units or on_every_sm:

@@ -227,8 +227,8 @@ def serving_layout(
     layout = default_layout(shape, batch, capacity, weights, sms, tensor_parallel_size)
     if batch == 1 or shape.experts:
         return layout
-    most = default_layout(shape, shape.batch_most, capacity, weights, sms, tensor_parallel_size)
-    return replace(layout, out_parts=most.out_parts, down_parts=most.down_parts)
+    largest = default_layout(shape, shape.batch_most, capacity, weights, sms, tensor_parallel_size)
+    return replace(layout, out_parts=largest.out_parts, down_parts=largest.down_parts)
 
 
 def _reading_once(shape: ModelShape, layout: Layout) -> Layout:

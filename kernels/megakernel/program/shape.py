@@ -198,7 +198,7 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
     if shape.experts:
         _check_mixture(shape, config)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    for item in [own for own in rope.values() if isinstance(own, dict)] or [rope]:
+    for item in [settings for settings in rope.values() if isinstance(settings, dict)] or [rope]:
         if (kind := item.get("rope_type", item.get("type", "default"))) not in (*STATIC_ROPES, LONG_ROPE):
             raise Unsupported(f"rope_type {kind!r}: the megakernel's angles do not depend on the length")
         name = "original_max_position_embeddings"
@@ -208,7 +208,7 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
 
 def _windows(layers: list[int]) -> tuple[int, int]:
     """The window of all layers but each so manieth. Raises Unsupported where they are not divided so."""
-    window, full = max(layers), [index for index, own in enumerate(layers) if not own]
+    window, full = max(layers), [index for index, window_of_layer in enumerate(layers) if not window_of_layer]
     if not window or not full:
         return window, 0
     every = full[0] + 1

@@ -159,8 +159,8 @@ def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:
     pairs = np.stack(nvfp4_registers(words), axis=-1)
     halves = np.stack([pairs & 0xFFFF, pairs >> 16], axis=-1).reshape(*words.shape, 8)
     codes = np.zeros(halves.shape, dtype=np.uint8)
-    for place, bit in NVFP4_PLACES:
-        codes |= (halves >> place & 1).astype(np.uint8) << bit
+    for shift, bit in NVFP4_PLACES:
+        codes |= (halves >> shift & 1).astype(np.uint8) << bit
     return codes
 
 

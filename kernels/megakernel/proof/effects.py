@@ -174,8 +174,8 @@ def _heads(shape: ModelShape, layer: int, groups: list[tuple[int, int, int]], se
     """Rows of queries, newest keys and values that heads of these sequences need; all where norms span heads."""
     each, tiles, (first, head, _) = shape.head_dim // TILE, shape.qkv_rows // TILE, groups[0]
     kvs = shape.heads + first, len(groups)
-    own = (head, sum(n for *_, n in groups)), kvs
-    rows = (*(((0, shape.heads + shape.kv_heads),) if shape.whole_norm else own), (kvs[0] + shape.kv_heads, kvs[1]))
+    queries = (head, sum(n for *_, n in groups)), kvs
+    rows = (*(((0, shape.heads + shape.kv_heads),) if shape.whole_norm else queries), (kvs[0] + shape.kv_heads, kvs[1]))
     begin, count = sequences.start * tiles, len(sequences)
     return tuple(Access("qkv", layer, begin + at * each, n * each, count, tiles) for at, n in rows)
 
@@ -191,9 +191,9 @@ def _attention(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]
         Access("attention_state", layer, at, heads, always=always),
     )
     first_of_group = head == kv * (shape.heads // shape.kv_heads)
-    place = ((layer, kv, sequence),)
+    slot = ((layer, kv, sequence),)
     reads = _heads(shape, layer, [(kv, head, heads)], range(sequence, sequence + 1))
-    return Effects(reads, writes, appends=place if first_of_group else (), meets=place, always=always)
+    return Effects(reads, writes, appends=slot if first_of_group else (), meets=slot, always=always)
 
 
 def _out(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:
@@ -204,7 +204,7 @@ def _out(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
     if not layout.splits:
         groups = groups_of(shape, head, heads)
         meets = tuple((layer, kv, sequence) for kv, *_ in groups for sequence in range(batch))
-        appends = tuple(place for place in meets if keeps_newest(shape, words, place[1]))
+        appends = tuple(slot for slot in meets if keeps_newest(shape, words, slot[1]))
         reads = _heads(shape, layer, groups, range(batch))
         return Effects(reads, writes, appends=appends, meets=meets, chunks=chunks)
     each = shape.head_dim // TILE  # in a pair each reads half of the splits, and waits for the other

@@ -95,8 +95,8 @@ class Ordering:
                     own_sm = -1 if words["op"] == ATTENTION else sm
                     fields = (words[name] for name in ("op", "sequence", "head", "split", "group"))
                     # nobody waits for an instruction without reads as a reader: one column does for all such
-                    place = (rank, own_sm, *fields) if effect.reads else ()
-                    column = self.sms + self._weak.setdefault(place, len(self._weak))
+                    receiver = (rank, own_sm, *fields) if effect.reads else ()
+                    column = self.sms + self._weak.setdefault(receiver, len(self._weak))
                     value = token * self.layers + words["layer"]
                 listed.append(Node(sm, index, token, words, effect, column, value, effect.always))
         return listed
@@ -235,14 +235,14 @@ class Ordering:
         writers: dict[tuple[int, int, int], set[int]] = {}
         met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]
         for node in (node for node in self.nodes if node.token == 0):
-            for place in node.effects.appends:
-                writers.setdefault(place, set()).add(node.sm)
+            for slot in node.effects.appends:
+                writers.setdefault(slot, set()).add(node.sm)
             if node.effects.appends and heads[node.sm] < node.index:
                 yield self._unpublished(node, "no head follows on its SM to publish the key it may append")
             met[node.sm].update(node.effects.meets)
         for number, node in enumerate(self.nodes):
             if node.token == 0 and node.words["op"] == END:
-                expected = {sm for place in met[node.sm] for sm in writers.get(place, ())}
+                expected = {sm for slot in met[node.sm] for sm in writers.get(slot, ())}
                 unseen = sorted(sm for sm in expected if self.clocks[self.rows[number], sm] < heads[sm])
                 if unseen:
                     yield self._unpublished(

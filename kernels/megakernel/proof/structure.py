@@ -180,9 +180,9 @@ def _product_fields(
 
 def _attending_fields(shape: ModelShape, words: dict[str, int]) -> Iterator[str]:
     attended = groups_of(shape, *heads_of_columns(shape, words["k_tile"], words["k_tiles"]))
-    most = max((heads for *_, heads in attended), default=0)
-    if len(attended) > MAX_GROUPS or most > MAX_HEADS:
-        yield f"it attends to {len(attended)} key-value heads with up to {most} query heads each"
+    max_heads = max((heads for *_, heads in attended), default=0)
+    if len(attended) > MAX_GROUPS or max_heads > MAX_HEADS:
+        yield f"it attends to {len(attended)} key-value heads with up to {max_heads} query heads each"
 
 
 def _head_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> Iterator[str]:
@@ -243,10 +243,10 @@ def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
     ops = ROUTER, GATE_UP, DOWN
     groups = range(program.layout.expert_groups)
     for layer in range(program.shape.layers):
-        own = [i for i, words in enumerate(rows) if words["layer"] == layer and words["op"] in ops]
-        listed = [(rows[i]["op"], rows[i]["group"]) for i in own]
+        rows_of_ops = [i for i, words in enumerate(rows) if words["layer"] == layer and words["op"] in ops]
+        listed = [(rows[i]["op"], rows[i]["group"]) for i in rows_of_ops]
         expected = [(ROUTER, 0), *((GATE_UP, group) for group in groups)]
-        first, together = listed[: len(expected)], own[: len(expected)]
+        first, together = listed[: len(expected)], rows_of_ops[: len(expected)]
         units = sum(rows[i]["units"] for i in together[1:2])
         if first != expected or together != list(range(together[0], together[0] + len(expected))) or not units:
             sentence = f"layer {layer}: the router and the gate and up of each group do not follow each other"
@@ -258,7 +258,7 @@ def _routes(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
 def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """Every 16 x 16 tile of the rank's shard of every matrix is multiplied exactly once, and no other."""
     shape = program.shape
-    own = head_tiles(shape, program.layout, program.rank)
+    tiles_of_rank = head_tiles(shape, program.layout, program.rank)
     parts: dict[tuple[int, int, int], list[dict[str, int]]] = {}
     for listed in rows:
         for words in listed:
@@ -275,7 +275,7 @@ def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Pr
                 used[own_tiles, w["k_tile"] : w["k_tile"] + w["k_tiles"]] += 1
             expected = np.ones(tiles, dtype=np.int16)
             if op == HEAD:
-                expected[: own.start] = expected[own.stop :] = 0
+                expected[: tiles_of_rank.start] = expected[tiles_of_rank.stop :] = 0
             if (used != expected[:, None]).any():
                 row, column = np.argwhere(used != expected[:, None])[0].tolist()
                 what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"

@@ -55,12 +55,12 @@ def validate(*programs: Program) -> list[ProgramProblem]:
 
 def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether SMs have the same rows of routers on every rank, so that equal bits make equal choices."""
-    own = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in item.instructions] for item in programs]
+    routed = [[table[table[:, COLUMN["op"]] == ROUTER][:, ROUTED] for table in item.instructions] for item in programs]
     return [
         ProgramProblem("router", sm, -1, "it has other rows of the router than this SM of GPU 0", program.rank)
-        for program, tables in zip(programs, own, strict=True)
+        for program, tables in zip(programs, routed, strict=True)
         for sm, table in enumerate(tables)
-        if not np.array_equal(table, own[0][sm])
+        if not np.array_equal(table, routed[0][sm])
     ]
 
 

@@ -100,13 +100,13 @@ def compile_together(builds: Iterable[Build | TritonBuild | Proof]) -> int:
     comes, proofs and Triton's kernels in processes of their own. Returns how many there are, each counted once. Raises
     RuntimeError with NVRTC's log.
     """
-    processors, known, of_triton = os.cpu_count() or 1, set[Build | TritonBuild | Proof](), list[TritonBuild]()
+    processors, seen, of_triton = os.cpu_count() or 1, set[Build | TritonBuild | Proof](), list[TritonBuild]()
     with ThreadPoolExecutor(processors) as threads, ThreadPoolExecutor(processors) as processes:
         compiling = []
         for item in builds:
-            if item in known:
+            if item in seen:
                 continue
-            known.add(item)
+            seen.add(item)
             if isinstance(item, Build):
                 compiling.append(threads.submit(item.binary))
             elif not item.is_made:
@@ -119,7 +119,7 @@ def compile_together(builds: Iterable[Build | TritonBuild | Proof]) -> int:
                 processes.submit(_make, share)
         for build in compiling:
             build.result()
-    return len(known)
+    return len(seen)
 
 
 def _make(several: Sequence[TritonBuild | Proof]) -> None:
@@ -141,9 +141,9 @@ class RunnableVariants(NotedVariants):
     """Noted variants whose functions run on torch's meta device."""
 
     def built(self, variant: Variant, case: Case, params: dict[str, Any]) -> Any:
-        known = len(self.builds)
+        count = len(self.builds)
         super().built(variant, case, params)
-        return variant.build(case, params) if len(self.builds) == known else OUTPUTS[case.op](case)
+        return variant.build(case, params) if len(self.builds) == count else OUTPUTS[case.op](case)
 
 
 @torch.no_grad()

@@ -85,8 +85,8 @@ class Matcher:
         """[matchers, words]: a bit for each token that may come next, stop tokens where whole. Threads share them."""
         own = -(-matchers[0]._tokens // WORD)
         masks: NDArray[np.int32] = np.zeros((len(matchers), own), np.int32)
-        places = [(matcher._own, place) for place, matcher in enumerate(matchers)]
-        _executor().unsafe_compute_mask_ptr(places, masks.ctypes.data, masks.strides[0], len(masks))
+        indices = [(matcher._own, index) for index, matcher in enumerate(matchers)]
+        _executor().unsafe_compute_mask_ptr(indices, masks.ctypes.data, masks.strides[0], len(masks))
         masks = np.pad(masks, ((0, 0), (0, max(0, -(-vocabulary // WORD) - own))))
         for mask, matcher in zip(masks, matchers, strict=True):
             words, bits = mask.view(np.uint32), np.uint32(1) << (matcher._stop_ids % WORD).astype(np.uint32)

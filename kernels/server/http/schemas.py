@@ -85,16 +85,16 @@ class StreamOptions(BaseModel):
 FieldCheck = Callable[[Any, ValidatorFunctionWrapHandler, ValidationInfo], Any]
 
 
-def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str]) -> FieldCheck:
-    """The check of a field of up to `most` texts. It says once what the field may be, where pydantic would say it of
+def texts_or_ids(max_texts: int, too_long: Callable[[int, int, ValidationInfo], str]) -> FieldCheck:
+    """The check of a field of so many texts at most. It says once what the field may be, where pydantic would say it of
     each of the four kinds, and looks at no id of a list that is longer than the context's `longest`, whose sentence is
     `too_long` of both lengths.
     """
 
     def checked(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         several = isinstance(value, list) and bool(value) and not isinstance(value[0], int)
-        if several and len(value) > most:
-            raise ValueError(f"it must be a list of {most:,} texts at most")
+        if several and len(value) > max_texts:
+            raise ValueError(f"it must be a list of {max_texts:,} texts at most")
         longest = (info.context or {}).get("longest")
         lists = [item for item in (value if several else [value]) if isinstance(item, list)]
         tokens = max(map(len, lists), default=0)

@@ -32,13 +32,13 @@ class TextCodec(Protocol):
     stop_ids: frozenset[int]
     tool_format: ToolFormat | None
 
-    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
+    def encode(self, text: str, max_tokens: float = math.inf, special: bool = True) -> list[int]:
         """The ids of a prompt, with the tokenizer's `special` tokens. Raises TooLong where its size implies more than
-        `most`. In a thread it keeps no other waiting, however long the text is.
+        `max_tokens`. In a thread it keeps no other waiting, however long the text is.
         """
 
     def chat(
-        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+        self, messages: Sequence[dict[str, Any]], max_tokens: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
         """The ids of a chat to continue, by the template's `variables`. Raises ValueError, TooLong."""
 
@@ -80,38 +80,38 @@ class ModelText:
 
         special = special_tokens(directory)
         try:
-            own = Tokenizer.from_file(str(directory / "tokenizer.json"))
+            tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own
             raise ValueError(f"{directory / 'tokenizer.json'}: it cannot be read: {error}") from error
-        own.no_truncation()
-        own.no_padding()
-        known = {value.content for value in own.get_added_tokens_decoder().values()}
-        own.add_tokens(
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        known = {value.content for value in tokenizer.get_added_tokens_decoder().values()}
+        tokenizer.add_tokens(
             [AddedToken(value, special=True) for value in dict.fromkeys(special.values()) if value not in known]
         )
-        self._own = own
+        self._own = tokenizer
         self._template = load_template(directory)
         self.tool_format = None if self._template is None else format_of(self._template.source)
-        end = own.token_to_id(special.get("eos_token", ""))
+        end = tokenizer.token_to_id(special.get("eos_token", ""))
         self.stop_ids = stop_ids if end is None else stop_ids | {end}
-        self._longest = longest_token(own)
-        self._before: list[int] = own.encode("a", add_special_tokens=False).ids
+        self._longest = longest_token(tokenizer)
+        self._before: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
         self._bytes: dict[int, bytes] = {}
 
-    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
-        if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
-            raise TooLong(least)
+    def encode(self, text: str, max_tokens: float = math.inf, special: bool = True) -> list[int]:
+        if self._longest and (min_tokens := -(-len(text.encode()) // self._longest)) > max_tokens:
+            raise TooLong(min_tokens)
         # The library lets go of the interpreter's lock for a batch, and not for a single text.
         ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
         return ids
 
     def chat(
-        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+        self, messages: Sequence[dict[str, Any]], max_tokens: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
         if self._template is None:
-            return self.encode(plain_chat(messages, variables), most)
-        return self.encode(self._template.render(messages, variables), most, special=False)
+            return self.encode(plain_chat(messages, variables), max_tokens)
+        return self.encode(self._template.render(messages, variables), max_tokens, special=False)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         text: str = self._own.decode(list(ids), skip_special_tokens=skip_special_tokens)
@@ -127,12 +127,14 @@ class ModelText:
         return [*map(self._found_bytes, range(max(self._own.get_vocab().values()) + 1))], special
 
     def _found_bytes(self, token: int) -> bytes:
-        own = self._own
-        before, both = (own.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token]))
+        tokenizer = self._own
+        before, both = (
+            tokenizer.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token])
+        )
         text: str = both[len(before) :]
         if REPLACEMENT not in text:
             return text.encode()
-        written: str = own.id_to_token(token) or ""
+        written: str = tokenizer.id_to_token(token) or ""
         if byte := re.fullmatch("<0x([0-9A-F]{2})>", written):
             return bytes.fromhex(byte[1])
         table = byte_characters()
@@ -147,16 +149,16 @@ class ByteText:
     def __init__(self, stop_ids: frozenset[int]) -> None:
         self.stop_ids = stop_ids
 
-    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
+    def encode(self, text: str, max_tokens: float = math.inf, special: bool = True) -> list[int]:
         encoded = text.encode()
-        if len(encoded) > most:
+        if len(encoded) > max_tokens:
             raise TooLong(len(encoded))
         return list(encoded)
 
     def chat(
-        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+        self, messages: Sequence[dict[str, Any]], max_tokens: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
-        return self.encode(plain_chat(messages, variables), most)
+        return self.encode(plain_chat(messages, variables), max_tokens)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
@@ -220,10 +222,10 @@ class StopChecker:
     def add(self, piece: str) -> tuple[str, bool]:
         """The text that is certain not to be part of a stop, and whether one was found."""
         text = self._pending + piece
-        places = [place for place in map(text.find, self._stops) if place >= 0]
-        if places:
+        found_at = [found for found in map(text.find, self._stops) if found >= 0]
+        if found_at:
             self._pending = ""
-            return text[: min(places)], True
+            return text[: min(found_at)], True
         keep = max(
             (
                 size

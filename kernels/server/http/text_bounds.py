@@ -21,16 +21,16 @@ class TooLong(ValueError):
         self.tokens = tokens
 
 
-def longest_token(own: "Tokenizer") -> int | None:
+def longest_token(tokenizer: "Tokenizer") -> int | None:
     """The most UTF-8 bytes that one token stands for, as BPE over all bytes bounds them; None where a token may stand
     for any number, as WordPiece's unknown one or where spaces are dropped.
     """
-    model, added = own.model, list(own.get_added_tokens_decoder().values())
+    model, added = tokenizer.model, list(tokenizer.get_added_tokens_decoder().values())
     if type(model).__name__ != "BPE" or any(item.lstrip or item.rstrip for item in added):
         return None
-    steps = [*_steps(own.normalizer), *_steps(own.pre_tokenizer)]
+    steps = [*_steps(tokenizer.normalizer), *_steps(tokenizer.pre_tokenizer)]
     by_bytes = any(step["type"] == "ByteLevel" for step in steps)
-    vocabulary = own.get_vocab(with_added_tokens=False)
+    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
     single = set(byte_characters() if by_bytes else [f"<0x{byte:02X}>" for byte in BYTES])
     if not (all(map(_keeps_all, steps)) and (by_bytes or model.byte_fallback) and single <= vocabulary.keys()):
         return None

@@ -110,8 +110,12 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     dtype = spec.dtype or ("bf16" if device == "cuda" else "fp32")
     with phases.phase("weights"):
         model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
-    own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
-    longest = min(positions(model.config), spec.max_model_len or MAX_TOKENS, own.tokens if own else MAX_TOKENS)
+    max_positions = longest_sequence(
+        model.config.to_dict()
+    )  # without positions that are kept for padding, as RoBERTa's
+    longest = min(
+        positions(model.config), spec.max_model_len or MAX_TOKENS, max_positions.tokens if max_positions else MAX_TOKENS
+    )
     modules = modules_of(directory) or SentenceModules()
     longest = min(longest, modules.longest or longest)
     with phases.phase("first batch"):

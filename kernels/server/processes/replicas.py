@@ -92,8 +92,8 @@ class EngineReplicas:
         if not serving:
             return None
         blocks = [*_blocks(ids)]
-        most = min(len(replica.open) for replica in serving) + IMBALANCE_THRESHOLD
-        able = [replica for replica in serving if len(replica.open) <= most]
+        max_open = min(len(replica.open) for replica in serving) + IMBALANCE_THRESHOLD
+        able = [replica for replica in serving if len(replica.open) <= max_open]
         chosen = max(able, key=lambda replica: (replica.read(blocks), -len(replica.open)))
         chosen.remember(blocks)
         return chosen

@@ -119,20 +119,20 @@ class WebProcesses:
         """Gives each process its part of what the engine says."""
         if isinstance(message, EngineOutputs):
             for number, part in _by_process(message).items():
-                if (own := self._processes.get(number)) is not None:
-                    own.open.difference_update(name for name, _, reason in part.tokens if reason)
-                    own.open.difference_update(part.refusals)
-                    own.outbox.put(part)
+                if (process := self._processes.get(number)) is not None:
+                    process.open.difference_update(name for name, _, reason in part.tokens if reason)
+                    process.open.difference_update(part.refusals)
+                    process.outbox.put(part)
         elif isinstance(message, RequestVectors):
             for name, vector in message.vectors.items():
-                if (own := self._processes.get(_number(name))) is not None:
-                    own.open.discard(name)
-                    own.outbox.put(RequestVectors({name: vector}))
+                if (process := self._processes.get(_number(name))) is not None:
+                    process.open.discard(name)
+                    process.outbox.put(RequestVectors({name: vector}))
         elif isinstance(message, RequestsFailed):
             for name in message.names:
-                if (own := self._processes.get(_number(name))) is not None:
-                    own.open.discard(name)
-                    own.outbox.put(RequestsFailed([name], message.sentence))
+                if (process := self._processes.get(_number(name))) is not None:
+                    process.open.discard(name)
+                    process.outbox.put(RequestsFailed([name], message.sentence))
 
     def engine_died(self, error: ApiError) -> None:
         """Tells all processes, whose open requests get the sentence."""
@@ -161,54 +161,56 @@ class WebProcesses:
                     arguments,
                     f"web {number}",
                     outbox,
-                    lambda message: self._take(message, own),
-                    lambda: self._lost(own),
+                    lambda message: self._take(message, started),
+                    lambda: self._lost(started),
                 )
             except BaseException:
                 control.close()
                 raise
-        own = self._processes[number] = _Process(number, process, outbox, GivenConnections(control, self._given_back))
-        own.outbox.put(self._state)
-        own.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
+        started = self._processes[number] = _Process(
+            number, process, outbox, GivenConnections(control, self._given_back)
+        )
+        started.outbox.put(self._state)
+        started.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
 
     def _restart(self, number: int) -> None:
         if not self._draining:
             self._start(number)
 
-    def _take(self, message: Any, own: _Process) -> None:
-        if own.heartbeat is not None:
-            own.heartbeat.beat = True
+    def _take(self, message: Any, process: _Process) -> None:
+        if process.heartbeat is not None:
+            process.heartbeat.beat = True
         if isinstance(message, Alive):
-            if not own.ready:
-                own.ready = True
-                own.heartbeat = EngineHeartbeat(lambda: own.outbox.put(Ping()))
-                own.watch = self._task(self._kill_when_hung(own, own.heartbeat))
+            if not process.ready:
+                process.ready = True
+                process.heartbeat = EngineHeartbeat(lambda: process.outbox.put(Ping()))
+                process.watch = self._task(self._kill_when_hung(process, process.heartbeat))
         elif isinstance(message, AddRequest):
             if self._state.ready is not None:  # else the process knows, or will, that the engine has died
-                own.open.add(message.name)
+                process.open.add(message.name)
                 self._engine.send(message)
         elif isinstance(message, AbortRequest):
-            own.open.discard(message.name)
+            process.open.discard(message.name)
             self._engine.send(message)
 
-    async def _kill_when_hung(self, own: _Process, heartbeat: EngineHeartbeat) -> None:
+    async def _kill_when_hung(self, process: _Process, heartbeat: EngineHeartbeat) -> None:
         seconds = self._engine.hang_seconds or ON_GPU_SECONDS
         await heartbeat.end(seconds)
-        logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
-        own.process.kill()
+        logger.error("web server %d gave no sign of life for %g s; its process is killed", process.number, seconds)
+        process.process.kill()
 
-    def _lost(self, own: _Process) -> None:
+    def _lost(self, process: _Process) -> None:
         """A process has ended: nobody waits for its requests any more."""
-        for name in own.open:
+        for name in process.open:
             self._engine.send(AbortRequest(name))
-        if own.watch is not None:
-            own.watch.cancel()
-        own.outbox.put(None)
-        del self._processes[own.number]
-        own.given.close()
+        if process.watch is not None:
+            process.watch.cancel()
+        process.outbox.put(None)
+        del self._processes[process.number]
+        process.given.close()
         self._ended.set()
         if not self._draining:
-            self._task(self._restarts[own.number].again(own.process, own.ready))
+            self._task(self._restarts[process.number].again(process.process, process.ready))
 
     def _task(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
@@ -225,9 +227,9 @@ class WebProcesses:
     def _deal(self) -> None:
         while self._waiting:
             for number in range(self._next, self._next + self._count):
-                own = self._processes.get(number % self._count)
-                if own is not None and own.ready and own.given.give(self._waiting[0]):
-                    self._next = (own.number + 1) % self._count
+                process = self._processes.get(number % self._count)
+                if process is not None and process.ready and process.given.give(self._waiting[0]):
+                    self._next = (process.number + 1) % self._count
                     self._waiting.popleft()
                     break
             else:

@@ -195,8 +195,8 @@ class Scheduler:
         return "length" if request.answered == request.max_tokens else None
 
     def _plan(self, request: Request, step: Step, budget: int, chunks: int) -> int:
-        """Adds the request's next part to the step, which may have `chunks` chunks of `budget` tokens; below 0, a decode
-        would exceed the budget. Returns the tokens that the part takes of it.
+        """Adds the request's next part to the step, of `chunks` chunks and `budget` tokens at most; below 0, a
+        decode would exceed the budget. Returns the tokens that the part takes of it.
         """
         left = request.left
         if request.scheduled == request.max_tokens or budget < 0:
@@ -235,10 +235,10 @@ class Scheduler:
         """Moves the request from waiting to running, if pages are free for all of its tokens and one more."""
         if request.in_flight:
             return False
-        known = len(request.ids)
-        blocks = 0 if request.echo and not request.answered else (known - 1) // self.limits.page_size
+        length = len(request.ids)
+        blocks = 0 if request.echo and not request.answered else (length - 1) // self.limits.page_size
         cached_pages = self.pages.prefix(self._block_hashes(request, blocks))
-        missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(cached_pages)
+        missing = self.pages.needed(min(length + 1, self.limits.longest)) - len(cached_pages)
         if self.pages.num_free - self.pages.evictable(cached_pages) < missing:
             return False
         for page in cached_pages:
@@ -250,14 +250,14 @@ class Scheduler:
         request.num_cached_blocks, request.slot, request.state = len(cached_pages), self._slots.pop(), "running"
         request.admitted += 1
         self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
-        return self._reserve(request, known)
+        return self._reserve(request, length)
 
     def _preempt(self, request: Request) -> None:
         self._leave(request)
         self.preempted += 1
         request.state, request.computed = "waiting", 0
-        place = next((at for at, each in enumerate(self.waiting) if each.arrival > request.arrival), len(self.waiting))
-        self.waiting.insert(place, request)
+        index = next((at for at, each in enumerate(self.waiting) if each.arrival > request.arrival), len(self.waiting))
+        self.waiting.insert(index, request)
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         if request.state == "running":

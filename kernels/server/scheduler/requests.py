@@ -12,15 +12,15 @@ FinishReason = Literal["stop", "length", "complete", "failed", "cancelled", "dea
 RequestState = Literal["waiting", "running", "finished"]
 
 
-def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False) -> str:
-    """The sentence for prompt and answer beyond `longest` tokens. With `least` the prompt has more, or so many."""
-    what = f"the prompt of {'at least ' * least}{prompt:,} and the answer of {answer:,} tokens together exceed"
+def prompt_too_long(prompt: int, answer: int, longest: int, at_least: bool = False) -> str:
+    """The sentence for prompt and answer beyond `longest` tokens. With `at_least` the prompt has more, or so many."""
+    what = f"the prompt of {'at least ' * at_least}{prompt:,} and the answer of {answer:,} tokens together exceed"
     return _exceeded(longest, what)
 
 
-def input_too_long(tokens: int, longest: int, least: bool = False) -> str:
-    """The sentence for a text to be embedded of more than `longest` tokens; with `least` it has at least `tokens`."""
-    return _exceeded(longest, f"a text of {'at least ' * least}{tokens:,} tokens exceeds")
+def input_too_long(tokens: int, longest: int, at_least: bool = False) -> str:
+    """The sentence for a text to be embedded of more than `longest` tokens; it may have more with `at_least`."""
+    return _exceeded(longest, f"a text of {'at least ' * at_least}{tokens:,} tokens exceeds")
 
 
 def _exceeded(longest: int, by: str) -> str:

@@ -71,10 +71,10 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         checks.objectives = [objective_words.sentence(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
         checks.facts += [f"{recording.document.words}.", *recording.document.notes] if recording else []
-        known = placement.known(organisation, document)
-        _check_model(checks, document, rows, labels, recording, known)
+        available = placement.known(organisation, document)
+        _check_model(checks, document, rows, labels, recording, available)
         if checks.gpu_class and (facts := _facts(document.model, rows)):
-            _tell_prediction(checks, document, facts, known)
+            _tell_prediction(checks, document, facts, available)
     return checks
 
 
@@ -118,13 +118,13 @@ def _facts(reference: str, rows: Any) -> ModelManifest | None:
     return model.reading[0] if isinstance(model, Model) else None
 
 
-def _load_words(most: int, traffic: Traffic) -> str:
+def _load_words(max_users: int, traffic: Traffic) -> str:
     """What is put on both sides under load."""
-    what = "one user" if most == 1 else f"up to {most:,} users at once"
+    what = "one user" if max_users == 1 else f"up to {max_users:,} users at once"
     if traffic.rate is not None:
-        what = f"up to {plain(traffic.rate)} requests per second, {most:,} served at once at most"
+        what = f"up to {plain(traffic.rate)} requests per second, {max_users:,} served at once at most"
     if traffic.speed is not None:
-        what = f"the recording, up to {speed_words(traffic.speed)}, {most:,} served at once at most"
+        what = f"the recording, up to {speed_words(traffic.speed)}, {max_users:,} served at once at most"
     return f"Under load, before and after: {what}."
 
 
@@ -134,7 +134,7 @@ def _check_model(
     rows: Any,
     labels: Mapping[str, str],
     recording: Recording | None,
-    known: AvailableGpus,
+    available: AvailableGpus,
 ) -> None:
     facts = _facts(document.model, rows)
     if facts is None and document.model != NO_MODEL:
@@ -143,7 +143,7 @@ def _check_model(
     if facts is None:
         checks.missing.append(labels["model"])
         return
-    _tell(checks, reasons(facts, document, known, recording), labels)
+    _tell(checks, reasons(facts, document, available, recording), labels)
     traffic = document.traffic
     what = request_words(traffic, facts)
     checks.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
@@ -155,18 +155,18 @@ def _check_model(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
-    checks.warnings += objective_words.below_floor(facts, document, known)
-    least = MINUTES_OF_BOTH if document.after_runner == "vllm" else MINUTES_WITH_VLLM
-    if document.baseline_runner == "vllm" and document.constraints.minutes < least:
-        checks.warnings.append(f"vLLM's server takes about a minute to start: give the run {least:g} minutes.")
+    checks.warnings += objective_words.below_floor(facts, document, available)
+    min_minutes = MINUTES_OF_BOTH if document.after_runner == "vllm" else MINUTES_WITH_VLLM
+    if document.baseline_runner == "vllm" and document.constraints.minutes < min_minutes:
+        checks.warnings.append(f"vLLM's server takes about a minute to start: give the run {min_minutes:g} minutes.")
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:
         if fits:  # else that no allowed class holds it is said already
             checks.reasons.append(f"{error}.")
         return
-    chosen = placement.choose_class(document, facts, known.ceilings)
-    if refused := placement.refusal(document, facts, chosen, known):
+    chosen = placement.choose_class(document, facts, available.ceilings)
+    if refused := placement.refusal(document, facts, chosen, available):
         checks.warnings = [warning for warning in checks.warnings if warning != f"{refused}."]
         if all(refused not in reason for reason in checks.reasons):
             checks.reasons.append(f"No run would start: {refused}.")
@@ -175,12 +175,12 @@ def _check_model(
     outside = outside_vllm(facts.architecture, chosen) if document.after_runner == "vllm" else ""
     if outside and not outside_vllm(facts.architecture):  # that no class takes the model is said already
         checks.reasons.append(f"The run would be refused: {outside}.")
-    checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
+    checks.facts += placement.missed_by_fewer(document, facts, chosen, available.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
         checks.warnings.append(f"{facts.name} is not sharded over GPUs: its plan runs on one of class {chosen}.")
-    if chosen in known.live:
+    if chosen in available.live:
         checks.facts.append(f"A run of it would go to class {chosen}.")
-    elif placement.why_several(document, facts, chosen, known):
+    elif placement.why_several(document, facts, chosen, available):
         checks.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
@@ -190,7 +190,7 @@ def _check_model(
 
 
 def _tell_prediction(
-    checks: FormChecks, document: WorkloadDocument, facts: ModelManifest, known: AvailableGpus
+    checks: FormChecks, document: WorkloadDocument, facts: ModelManifest, available: AvailableGpus
 ) -> None:
     """What the fastest plan is predicted to take for the first promise that predictions are about.
 
@@ -198,7 +198,7 @@ def _tell_prediction(
     GPU, why.
     """
     gpu_class = checks.gpu_class
-    prediction = predict_run(document, facts, gpu_class, known.ceilings)
+    prediction = predict_run(document, facts, gpu_class, available.ceilings)
     times = ((objective, fastest(prediction.plans, objective)) for objective in document.objectives)
     objective, best = next(((objective, quickest) for objective, quickest in times if quickest), (None, None))
     if objective is None or best is None:
@@ -207,8 +207,8 @@ def _tell_prediction(
     value, plan = best
     several = "" if plan.tensor_parallel_size == 1 else f" on {plan.tensor_parallel_size} GPUs"
     sentence = (
-        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {objective.title} "
-        f"is {plain(value)} ms with {plan.runner} in {plan.weights}{several}"
+        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, available.ceilings)}): the median "
+        f"{objective.title} is {plain(value)} ms with {plan.runner} in {plan.weights}{several}"
     )
     if objective.limit is None:
         checks.facts.append(f"{sentence}.")
@@ -216,6 +216,6 @@ def _tell_prediction(
     misses = value > objective.limit and objective.percentile >= MEDIAN
     sentence += f"; promised are at most {plain(objective.limit)} ms"
     if misses:
-        checks.warnings.append(f"{sentence}{more_gpus(objective, document, facts, gpu_class, known)}.")
+        checks.warnings.append(f"{sentence}{more_gpus(objective, document, facts, gpu_class, available)}.")
     else:
         checks.facts.append(f"{sentence}.")

@@ -77,14 +77,14 @@ class WorkloadForm:
 
     def remove_objective(self, index: int) -> None:
         """Takes a row away; those after it move up."""
-        kept = {name: value for name, value in self.values.items() if not name.startswith(f"objectives[{index}].")}
-        self.values = _renumbered(kept)
+        others = {name: value for name, value in self.values.items() if not name.startswith(f"objectives[{index}].")}
+        self.values = _renumbered(others)
 
     def fill(self, document: Mapping[str, Any]) -> None:
         """Takes the values of a document. The model, and the parts of OWN that it leaves out, stay as they are."""
         stay = {part for part in ("model", *OWN) if part not in document}
-        kept = {name: value for name, value in self.values.items() if name.partition(".")[0] in stay}
-        self.values = {"model": ""} | kept | flatten(document)
+        values = {name: value for name, value in self.values.items() if name.partition(".")[0] in stay}
+        self.values = {"model": ""} | values | flatten(document)
 
     @property
     def templates(self) -> list[tuple[str, str]]:
@@ -94,9 +94,9 @@ class WorkloadForm:
     def use_template(self, name: str) -> None:
         """Takes traffic, load and objectives of a template; everything else stays as it is."""
         sla = templates.TEMPLATES[name].sla.model_dump(mode="json", include={"traffic", "objectives", "load"})
-        own = ("objectives[", "traffic.", "load.")
-        kept = {path: value for path, value in self.values.items() if not path.startswith(own)}
-        self.values = kept | flatten(sla)
+        prefixes = ("objectives[", "traffic.", "load.")
+        values = {path: value for path, value in self.values.items() if not path.startswith(prefixes)}
+        self.values = values | flatten(sla)
 
     def document(self) -> dict[str, Any]:
         """The document that the form describes, unchecked; what is empty is left out."""
@@ -116,10 +116,10 @@ class WorkloadForm:
     @property
     def other_reasons(self) -> list[Mapping[str, str]]:
         """Reasons about fields that the form has no input for; those of all objectives stand in their section."""
-        known = list(self.inputs())
+        shown = list(self.inputs())
         elsewhere = (reason for reason in self.reasons if reason["field"] != "objectives")
         return [
-            reason for reason in elsewhere if not any(_belongs(reason["field"], form_input) for form_input in known)
+            reason for reason in elsewhere if not any(_belongs(reason["field"], form_input) for form_input in shown)
         ]
 
     @property
@@ -146,9 +146,12 @@ class WorkloadForm:
         if form_input.name == "traffic.recording":
             form_input.choices = [*form_input.choices, *self.recordings]
         if form_input.kind == "checks" or form_input.name == "traffic.recording":
-            known = {name for name, _ in form_input.choices}
+            choices = {name for name, _ in form_input.choices}
             given = [form_input.value] if isinstance(form_input.value, str) else form_input.value
-            form_input.choices = [*form_input.choices, *((name, name) for name in given if name and name not in known)]
+            form_input.choices = [
+                *form_input.choices,
+                *((name, name) for name in given if name and name not in choices),
+            ]
         form_input.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], form_input)]
         form_input.focus = form_input.name == self.focus
         return form_input
@@ -196,11 +199,11 @@ def _belongs(field: str, form_input: Input) -> bool:
 def _renumbered(values: Values) -> Values:
     """Objectives counted from 0 without gaps, in their order."""
     numbers = sorted({int(match[1]) for name in values if (match := _ROW.match(name))})
-    place = {number: index for index, number in enumerate(numbers)}
+    index_of = {number: index for index, number in enumerate(numbers)}
     renumbered: Values = {}
     for name, value in values.items():
         match = _ROW.match(name)
-        renumbered[f"objectives[{place[int(match[1])]}].{match[2]}" if match else name] = value
+        renumbered[f"objectives[{index_of[int(match[1])]}].{match[2]}" if match else name] = value
     return renumbered
 
 

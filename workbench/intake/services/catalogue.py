@@ -33,8 +33,8 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
     """
     if reference in catalogue.names():
         return _from_catalogue(organisation, user, reference)
-    known = Model.objects.filter(organisation=organisation)
-    model = known.filter(content_digest=reference).first() or known.filter(digest=reference).first()
+    models = Model.objects.filter(organisation=organisation)
+    model = models.filter(content_digest=reference).first() or models.filter(digest=reference).first()
     if model is None:
         there = ", ".join(catalogue.names())
         reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"

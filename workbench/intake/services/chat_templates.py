@@ -60,7 +60,11 @@ def _templates(files: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
         elif PurePosixPath(path).name in SETTINGS:
             document: Any = read_json(path, at, MAX_SETTINGS)
             items = walk(document) if isinstance(document, (dict, list)) else ()
-            yield from ((path, place, item) for place, key, item in items if key in FIELDS and isinstance(item, str))
+            yield from (
+                (path, path_of_item, item)
+                for path_of_item, key, item in items
+                if key in FIELDS and isinstance(item, str)
+            )
 
 
 def _check_work(path: str, field: str, tree: nodes.Template) -> None:

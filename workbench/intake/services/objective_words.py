@@ -29,11 +29,13 @@ def sentence(objective: Objective) -> str:
     }[objective.metric]
 
 
-def below_floor(facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus) -> list[str]:
+def below_floor(facts: ModelManifest, document: WorkloadDocument, available: AvailableGpus) -> list[str]:
     """A sentence for each promise that some of the allowed GPU classes can never keep; by all of them it is refused."""
     sentences = []
     for objective in document.objectives:
-        refusals = [impossible(objective, document, facts, name, known) for name in document.constraints.gpu_classes]
+        refusals = [
+            impossible(objective, document, facts, name, available) for name in document.constraints.gpu_classes
+        ]
         if not all(refusals):
             sentences += [f"{refusal}." for refusal in refusals if refusal]
     return sentences

@@ -94,18 +94,20 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     return next(iter([*there, *predicted, *possible]), chosen)
 
 
-def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: feasibility.AvailableGpus) -> str:
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, available: feasibility.AvailableGpus) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
     refusals = (
-        feasibility.impossible(objective, workload, manifest, gpu_class, known) for objective in workload.objectives
+        feasibility.impossible(objective, workload, manifest, gpu_class, available) for objective in workload.objectives
     )
     return next(filter(None, refusals), "")
 
 
-def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: feasibility.AvailableGpus) -> str:
+def why_several(
+    workload: Workload, manifest: ModelManifest, gpu_class: str, available: feasibility.AvailableGpus
+) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
-    there = [name for name in workload.constraints.gpu_classes if name in known.live]
-    return feasibility.why_several(workload, manifest, gpu_class, there, known)
+    there = [name for name in workload.constraints.gpu_classes if name in available.live]
+    return feasibility.why_several(workload, manifest, gpu_class, there, available)
 
 
 def missed_by_fewer(
@@ -143,8 +145,8 @@ def suited(workload: Workload, manifest: ModelManifest) -> Workload:
         objectives.append(objective)
     traffic, longest = workload.traffic, longest_sequence(manifest.config)
     if longest is not None:
-        room = longest.tokens - (traffic.output_tokens if manifest.kind == "decoder" else 0)
-        traffic = traffic.model_copy(update={"prompt_tokens": max(1, min(traffic.prompt_tokens, room))})
+        max_prompt = longest.tokens - (traffic.output_tokens if manifest.kind == "decoder" else 0)
+        traffic = traffic.model_copy(update={"prompt_tokens": max(1, min(traffic.prompt_tokens, max_prompt))})
     changes = {"constraints": constraints, "objectives": objectives, "traffic": traffic}
     return workload.model_copy(update=changes)
 

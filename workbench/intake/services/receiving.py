@@ -53,9 +53,9 @@ class RunningHashes:
     from the file. The oldest states are forgotten beyond `most`, and begin again.
     """
 
-    def __init__(self, most: int = 256) -> None:
+    def __init__(self, max_uploads: int = 256) -> None:
         self._states: OrderedDict[int, tuple[int, Any]] = OrderedDict()
-        self._most, self._lock = most, Lock()
+        self._most, self._lock = max_uploads, Lock()
 
     def forget(self, row: UploadFile) -> None:
         """Begins again with the file's next bytes."""

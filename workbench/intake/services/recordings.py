@@ -92,11 +92,11 @@ def reasons(
     if traffic.speed is not None and recording.seconds / traffic.speed < MIN_SECONDS:
         yield {"field": "traffic.arrivals.speed", "reason": _too_short(recording, traffic.speed)}
     prompt, output = longest(traffic, recording)
-    most = longest_sequence(facts_of_model.config)
-    if most is not None and prompt + output > most.tokens:
+    positions = longest_sequence(facts_of_model.config)
+    if positions is not None and prompt + output > positions.tokens:
         reason = (
             f"the longest prompt has {prompt:,} and the longest answer {output:,} tokens, together more than the "
-            f"{most.tokens:,} positions that {facts_of_model.name} has{most.why}; batches are as long as both"
+            f"{positions.tokens:,} positions that {facts_of_model.name} has{positions.why}; batches are as long as both"
         )
         yield {"field": FIELD, "reason": reason}
     for index, objective in enumerate(document.objectives):

@@ -33,8 +33,8 @@ def create(organisation: Any, user: Any, name: str, files: Sequence[AnnouncedFil
     """
     paths = _without_common_folder([file.path for file in files])
     selection = select(paths)
-    kept = set(selection.files)
-    rows = {number: file for number, file in enumerate(files) if paths[number] in kept}
+    selected = set(selection.files)
+    rows = {number: file for number, file in enumerate(files) if paths[number] in selected}
     try:
         if CONFIG in paths:
             check_config_size(files[paths.index(CONFIG)].size)
@@ -100,12 +100,12 @@ def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
         if file.received != file.size:
             reason = f"{file.received:,} of {file.size:,} bytes have come"
             raise Problem(409, f"{file.path}: {reason}", [{"file": file.path, "field": "size", "reason": reason}])
-    known = {file.path: file.sha256 for file in files}
+    hash_of = {file.path: file.sha256 for file in files}
     for path, stated in hashes.items():
-        if path not in known:
+        if path not in hash_of:
             raise invalid([{"file": path, "field": "path", "reason": "the upload has no such file"}])
-        if known[path] not in ("", stated):
-            reason = f"was stated as {known[path]} before, not {stated}"
+        if hash_of[path] not in ("", stated):
+            reason = f"was stated as {hash_of[path]} before, not {stated}"
             raise invalid([{"file": path, "field": "sha256", "reason": reason}])
     for file in files:
         if not (file.sha256 or hashes.get(file.path)):
@@ -142,6 +142,6 @@ def sweep_uploads() -> int:
     old = list(rows.filter(touched_at__lt=timezone.now() - ABANDONED_AFTER))
     for upload in old:
         discard(upload)
-    known = {str(key) for key in Upload.objects.values_list("pk", flat=True)}
-    blobs.sweep_incoming(known, ABANDONED_AFTER.total_seconds())
+    upload_ids = {str(key) for key in Upload.objects.values_list("pk", flat=True)}
+    blobs.sweep_incoming(upload_ids, ABANDONED_AFTER.total_seconds())
     return len(old)

@@ -79,18 +79,18 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument, rec
         facts, unreadable = model.reading
         if facts is None:
             raise invalid([{"field": "model", "reason": unreadable}])
-        known = AvailableGpus(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
-        if errors := reasons(facts, document, known, recording):
+        available = AvailableGpus(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
+        if errors := reasons(facts, document, available, recording):
             raise invalid(errors)
     return model
 
 
 def reasons(
-    facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus, recording: Recording | None = None
+    facts: ModelManifest, document: WorkloadDocument, available: AvailableGpus, recording: Recording | None = None
 ) -> list[dict[str, str]]:
     """Why the workload cannot be measured with this model, each with its field; empty when it can.
 
-    `known` is where it would run, `recording` the one that it names.
+    `available` is where it would run, `recording` the one that it names.
     """
     return [
         *_text_reasons(document),
@@ -100,7 +100,7 @@ def reasons(
         *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
-        *_impossible_reasons(facts, document, known),
+        *_impossible_reasons(facts, document, available),
         *_quality_text_reasons(facts, document),
         *recordings.reasons(facts, document, recording.document if recording else None),
         *(endpoints.reasons(document.endpoint, facts) if document.endpoint else ()),
@@ -128,9 +128,9 @@ def _limit_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
 
 
 def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
-    known = {variant.name for variant in registry.variants()}
+    names = {variant.name for variant in registry.variants()}
     for index, name in enumerate(document.constraints.exclude):
-        if name not in known:
+        if name not in names:
             yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
         elif name == document.baseline_plan_runner:
             reason = f"{name} is what runs today, which everything is compared with"
@@ -171,7 +171,7 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
 
 
 def _impossible_reasons(
-    facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus
+    facts: ModelManifest, document: WorkloadDocument, available: AvailableGpus
 ) -> Iterator[dict[str, str]]:
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
@@ -179,7 +179,7 @@ def _impossible_reasons(
             document.constraints.gpu_classes,
             key=lambda name: GPUS[single_gpu_class(name)].memory_tbps * gpus_of(name),
         )
-        refusals = [impossible(objective, document, facts, name, known) for name in allowed]
+        refusals = [impossible(objective, document, facts, name, available) for name in allowed]
         if all(refusals):
             yield {"field": f"objectives[{index}].limit", "reason": refusals[-1]}
 

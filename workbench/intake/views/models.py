@@ -26,9 +26,9 @@ CONFIG_SHOWN = {"is_encoder_decoder"}
 @require_safe
 def model_list(request: HttpRequest) -> HttpResponse:
     """The organisation's own models, uploads under way, and the catalogue."""
-    own = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
+    models = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
     uploads = Upload.objects.for_user(request.user).open().prefetch_related("files")
-    page = Paginator(ordered(own, request, ORDERS), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(ordered(models, request, ORDERS), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "models": [_shown(model) for model in cast("QuerySet[Model]", page.object_list).iterator(chunk_size=1)],

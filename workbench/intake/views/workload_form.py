@@ -65,10 +65,10 @@ def answer(request: Any, start: Callable[[Any, WorkloadForm], Any]) -> HttpRespo
 
 def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
     """Catalogue and uploaded models, under their headings."""
-    own = Model.objects.for_user(request.user).filter(manifest__source="upload")
+    uploaded = Model.objects.for_user(request.user).filter(manifest__source="upload")
     return [
         ("Catalogue", [(name, f"{name}: {summary}") for name, summary, _ in catalogue.entries()]),
-        ("Your models", [(model.content_digest, f"{model.name} ({model.content_digest[:8]})") for model in own]),
+        ("Your models", [(model.content_digest, f"{model.name} ({model.content_digest[:8]})") for model in uploaded]),
     ]
 
 
@@ -96,9 +96,9 @@ def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> Workloa
 
 def _facts(request: HttpRequest, chosen: str) -> ModelManifest | None:
     """The chosen model; None where none is chosen or its manifest cannot be read."""
-    own = Model.objects.for_user(request.user).filter(content_digest=chosen).first() if chosen else None
-    if own or chosen not in {name for name, _, _ in catalogue.entries()}:
-        return own.reading[0] if own else None
+    model = Model.objects.for_user(request.user).filter(content_digest=chosen).first() if chosen else None
+    if model or chosen not in {name for name, _, _ in catalogue.entries()}:
+        return model.reading[0] if model else None
     return catalogue.catalogue_manifest(chosen)[0]
 
 

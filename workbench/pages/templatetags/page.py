@@ -107,8 +107,10 @@ def term(label: str, anchor: str) -> SafeString:
 @register.simple_tag
 def variant(name: str | None, label: str = "") -> SafeString:
     """A variant by its label or its name, linked to the page that says what it is; plain when this version has none."""
-    known = next((entry for entry in registry.variants() if entry.name == name), None)
-    if known is None:
+    registered = next((entry for entry in registry.variants() if entry.name == name), None)
+    if registered is None:
         return format_html("{}", label or name or "")
-    address = reverse("kernel", args=[known.page]) if known.page else f"{reverse('kernel-list')}#{known.name}"
-    return format_html('<a href="{}" title="{}">{}</a>', address, known.summary, label or known.name)
+    address = (
+        reverse("kernel", args=[registered.page]) if registered.page else f"{reverse('kernel-list')}#{registered.name}"
+    )
+    return format_html('<a href="{}" title="{}">{}</a>', address, registered.summary, label or registered.name)

@@ -30,8 +30,8 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Two to six runs side by side; `?run=` names each. Runs that are not the caller's are left out."""
     rows = Run.objects.for_user(request.user).select_related("workload__model")
     requested = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
-    known = {run.id: run for run in rows.filter(id__in=requested)}
-    runs = [known[run_id] for run_id in requested if run_id in known][: comparison.MAX_RUNS]
+    run_of = {run.id: run for run in rows.filter(id__in=requested)}
+    runs = [run_of[run_id] for run_id in requested if run_id in run_of][: comparison.MAX_RUNS]
     sides = _sides(runs)
     enough = len(sides) > 1
     sections = [
@@ -59,7 +59,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "sections": sections,
         "gpu_classes": dict.fromkeys(run.gpu_class for run in runs),
         "cautions": comparison.cautions(sides) if enough else [],
-        "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
+        "offered": rows.filter(state=Run.State.DONE).exclude(id__in=run_of)[:OFFERED],
         "full": len(runs) == comparison.MAX_RUNS,
         "left_out": len(requested) - len(runs),
         "most": comparison.MAX_RUNS,

@@ -41,23 +41,23 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     there is nothing to calculate with, and it says so.
     """
     run = get_run(request, run_id)
-    known, _ = services.reading(run)
+    results, _ = services.reading(run)
     workload, _ = run.workload.reading
     manifest, _ = run.workload.model.reading
-    economics = run_economics.of_results(known, workload, manifest) if workload and manifest else None
-    if economics is None and known.price is None:
+    economics = run_economics.of_results(results, workload, manifest) if workload and manifest else None
+    if economics is None and results.price is None:
         return lacking(request, run, "price")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
-    both = same_load.of_results(known, workload, manifest) if workload and manifest else None
+    both = same_load.of_results(results, workload, manifest) if workload and manifest else None
     stated = run_economics.demand_of(economics, workload, both) if workload else None
-    anywhere = bool(workload and manifest and loads.of_results(known, workload, manifest))
+    anywhere = bool(workload and manifest and loads.of_results(results, workload, manifest))
     why = ""
     if workload and manifest and both and not (economics and economics.before and economics.after):
         why = same_load_sentence(economics, both.before.load)
         economics = run_economics.served_loads(workload, manifest, (both.before, both.after))
     if economics is None:
-        loaded = known.load is not None
+        loaded = results.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
     if one_at_a_time(economics):
         return render(request, template, {"run": run, "stated": stated, "one_at_a_time": True})
@@ -69,7 +69,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
             form.add_error(None, str(error))
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": bool(why) and anywhere}
     context |= {"counted_by": counted_by(economics), "promise_or_not": why}
-    context["arrangement"] = known.price.arrangement if known.price else ""
+    context["arrangement"] = results.price.arrangement if results.price else ""
     page = render(request, template, context)
     # The address of the calculator's own page holds the demand.
     asked_there = part and urlsplit(part.current_url_abs_path or "").path == request.path
@@ -80,7 +80,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The results, the verdict first. For an unfinished run the page shows what is known so far."""
     run = get_run(request, run_id)
-    rendered = _kept_body(run) if run.state == Run.State.DONE else _body(run)
+    rendered = _cached_body(run) if run.state == Run.State.DONE else _body(run)
     context = {
         "run": run,
         "summary": rendered.summary,
@@ -118,11 +118,11 @@ class RenderedResult(NamedTuple):
     unreadable: str = ""
 
 
-def _kept_body(run: Run) -> RenderedResult:
+def _cached_body(run: Run) -> RenderedResult:
     """The body of a run that is done, which never changes; it is kept for some minutes."""
-    kept = caches["results"].get(str(run.pk))
-    if kept is not None:
-        summary, html, *rest = kept
+    cached = caches["results"].get(str(run.pk))
+    if cached is not None:
+        summary, html, *rest = cached
         return RenderedResult(mark_safe(summary), mark_safe(html), *rest)
     rendered = _body(run)
     if not rendered.unreadable:
@@ -154,9 +154,9 @@ def _body(run: Run) -> RenderedResult:
     )
 
 
-def _busy_words(run: Run, known: Results) -> str:
+def _busy_words(run: Run, results: Results) -> str:
     """That other programs used the CPU while plans were tried, which may be why a run has no verdict; "" otherwise."""
-    share = known.compose.environment.busy_share if known.compose else None
+    share = results.compose.environment.busy_share if results.compose else None
     if share is None or run.state == Run.State.CANCELLED:
         return ""
     return f"Other programs used {percent(share, 0)} of the CPU: run it again on an idle machine."
@@ -177,8 +177,8 @@ class _Timeline(NamedTuple):
         return [(lane, lane.busy_ms / duration_ms if duration_ms else None) for lane in self.shown.lanes]
 
 
-def _timelines(known: Results, compared_with: str) -> list[_Timeline]:
-    before, after = known.profile, known.verify.profile if known.verify else None
+def _timelines(results: Results, compared_with: str) -> list[_Timeline]:
+    before, after = results.profile, results.verify.profile if results.verify else None
     timelines = []
     if before and before.timeline:
         timelines.append(_Timeline("before", compared_with.capitalize(), before.timeline, before.trace))

@@ -135,8 +135,8 @@ def timeline(request: HttpRequest, run_id: UUID, side: str) -> FileResponse:
 def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """plan.json: the verified plan, or the composed one while the run is not verified."""
     run = get_run(request, run_id)
-    known, _ = services.reading(run)
-    stage = known.verify or known.compose
+    results, _ = services.reading(run)
+    stage = results.verify or results.compose
     if stage is None:
         return lacking(request, run, "plan")
     response = HttpResponse(json.dumps(stage.plan, indent=2) + "\n", content_type="application/json")

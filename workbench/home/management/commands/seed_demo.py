@@ -37,8 +37,8 @@ class Command(BaseCommand):
             organisation = Organisation.objects.get(name=name)
             admin = organisation.memberships.get().user
             first = demo.kept_run(organisation, admin, "llama-3.2-1b")
-            whole = 1 if runs <= ALL_WHOLE else 100
+            complete = 1 if runs <= ALL_WHOLE else 100
             workloads = max(1, runs // 5)
-            copied_runs = demo.copies(first, runs, workloads, max(1, workloads // 10), runs // 5, whole)
+            copied_runs = demo.copies(first, runs, workloads, max(1, workloads // 10), runs // 5, complete)
             demo.copy_reports(freeze(first, admin), copied_runs, runs // 10)
         self.stdout.write(f"runs:     {runs:,} copies of one measured run; their verdicts and times are made up")
