@@ -31,13 +31,15 @@ def test_they_are_those_of_a_float32_copy(name: str) -> None:
 
 
 def test_a_large_head_is_cast_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As near to float64 as without blocks, whichever products the processor's BLAS takes for their sizes."""
     model = runners.load(None, CONFIGS["llama"], seed=7, generated=True, dtype="bf16", device="cpu")
-    whole = Float32Runner(model).logits(IDS)
+    exact = runners.runner("eager", copy.deepcopy(model).double()).logits(IDS)
+    error = (Float32Runner(model).logits(IDS) - exact).abs().max()
     cast = list[int]()
     own = torch.Tensor.float
     monkeypatch.setattr(torch.Tensor, "float", lambda tensor: cast.append(tensor.numel()) or own(tensor))
     monkeypatch.setattr(eager, "MAX_ELEMENTS", 1000)
-    torch.testing.assert_close(Float32Runner(model).logits(IDS), whole, atol=1e-6, rtol=1e-6)
+    assert (Float32Runner(model).logits(IDS) - exact).abs().max() <= 2 * error
     assert max(cast) <= max(1000, IDS.numel() * model.config.hidden_size)
     assert not any("forward" in vars(module) for module in model.modules())
 
