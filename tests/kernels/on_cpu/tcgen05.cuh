@@ -134,6 +134,16 @@ float scale_of(const Tmem& tmem, u32 address, int row, int k, int id) {
   return exponent == 255 ? NAN : std::ldexp(1.f, (int)exponent - 127);
 }
 
+// Adds to one row of sums the product of a row of a and of b [k][column], in the order of k; vectorised over columns.
+__attribute__((optimize("O3"))) inline void add_products(u32* to, bool keep, const float* a, const float* b, int depth,
+                                                         int columns) {
+  float sums[256] = {};
+  if (keep) memcpy(sums, to, columns * sizeof(float));
+  for (int k = 0; k < depth; k++)
+    for (int c = 0; c < columns; c++) sums[c] += a[k] * b[k * columns + c];
+  memcpy(to, sums, columns * sizeof(float));
+}
+
 // In a pair rows of a from 128 on, and the second half of the rows of b, lie in the second block, which also takes the
 // sums of those rows of a. Each block's tensor cores read scales from their own TMEM: those of its rows of a, and those
 // of all rows of b.
@@ -165,17 +175,15 @@ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 a_scales = 
       return row;
     };
     for (int block = 0; block < Blocks; block++) {
-      std::vector<std::vector<float>> of_b;
-      for (int c = 0; c < columns; c++)
-        of_b.push_back(scaled(operand_row<Kind>(shared[c / half], b, c % half), block, b_scales, c, b_id));
+      std::vector<float> of_b;
+      for (int c = 0; c < columns; c++) {
+        const auto row = scaled(operand_row<Kind>(shared[c / half], b, c % half), block, b_scales, c, b_id);
+        of_b.resize(row.size() * columns);
+        for (size_t k = 0; k < row.size(); k++) of_b[k * columns + c] = row[k];
+      }
       for (int r = 0; r < kLanes; r++) {
         const std::vector<float> of_a = scaled(operand_row<Kind>(shared[block], a, r), block, a_scales, r, a_id);
-        for (int c = 0; c < columns; c++) {
-          u32& at = sums[block]->at[r][d + c];
-          float sum = keep ? __uint_as_float(at) : 0;
-          for (size_t k = 0; k < of_a.size(); k++) sum += of_a[k] * of_b[c][k];
-          at = __float_as_uint(sum);
-        }
+        add_products(&sums[block]->at[r][d], keep, of_a.data(), of_b.data(), of_a.size(), columns);
       }
     }
   });
@@ -229,11 +237,7 @@ void tcgen05_mma_tmem(u32 d, u32 a, u64 b, u32 instruction, int keep) {
         const float2 pair = value(mine->at[r][a + k / 2]);
         of_a[k] = pair.x, of_a[k + 1] = pair.y;
       }
-      for (int n = 0; n < columns; n++) {
-        float sum = keep ? __uint_as_float(mine->at[r][d + n]) : 0;
-        for (int k = 0; k < 16; k++) sum += of_a[k] * of_b[k * columns + n];
-        mine->at[r][d + n] = __float_as_uint(sum);
-      }
+      add_products(&mine->at[r][d], keep, of_a, of_b.data(), 16, columns);
     }
   });
 }
