@@ -16,7 +16,7 @@ from workers.planning.turn_process import TurnTask
 @pytest.mark.parametrize(("config", "served"), [(EMBEDDER, "compiled"), (IMAGES, "eager")], ids=["vectors", "classes"])
 def test_quality_by_recorded_answers_is_that_beside_the_model(config, served, tmp_path):
     document, context = documents("verify", config), context_of(config, tmp_path)
-    before = runners.runner(served, load(document, context))
+    before = runners.runner(served, load(document, context), {"compile": False})
     after = runners.runner("eager", load(document, context, "bf16"))
     beside, _ = quality_by_kind.measure(document, context, before, after, unverified=False)
     assert quality_by_kind.record(document, context, before, tmp_path / "answers") == ""
