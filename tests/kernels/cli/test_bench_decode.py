@@ -57,10 +57,12 @@ class Paced(EagerRunner):
         return Generation(made.tokens, times_ns, start_ns)
 
 
-@pytest.fixture(autouse=True)
-def paced_clock(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def paced_clock():
     clock_ns = time.monotonic_ns
-    monkeypatch.setattr(time, "monotonic_ns", lambda: clock_ns() + Paced.ahead_ns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic_ns", lambda: clock_ns() + Paced.ahead_ns)
+        yield
 
 
 class Remembers(Paced):
@@ -140,11 +142,22 @@ class Short(Paced):
         return Paced.answer(self, prompt, min(2, tokens))
 
 
-def rows_of(model, *others):
+CHEATS = {
+    RemembersShapes: "The ids that it served are not the model's: over 128 ids",
+    HonestAtLast: "The ids that it served are not the model's: over 128 ids",
+    EarlyClock: "ms for a request, but by the clients' clock its answers could be read",
+    LateClock: "It states times that cannot be: out of order, before the request, or after its ids could be read.",
+    EarlyFirst: "ms until token 1 of a request; where 1 were asked for, its ids could be read after",
+    Short: "It answered with 2 ids or times where 8 were asked for.",
+}
+
+
+@pytest.fixture(scope="module")
+def rows(model, paced_clock):
     """A row of each runner, beside an honest one, a peer."""
     variants = [
         SimpleNamespace(name=made.__name__, peer=made is Paced, options={}, build=lambda *_, made=made: made)
-        for made in (Paced, *others)
+        for made in (Paced, *CHEATS, EndsSlowly, Remembers)
     ]
     ceilings = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": {"fp32": 1e3}}
     options = Options(rounds=ROUNDS, seconds=600)
@@ -152,37 +165,19 @@ def rows_of(model, *others):
     return {row.variant: row for row in result}
 
 
-@pytest.mark.parametrize(
-    ("cheat", "said"),
-    [
-        (RemembersShapes, "The ids that it served are not the model's: over 128 ids"),
-        (HonestAtLast, "The ids that it served are not the model's: over 128 ids"),
-        (EarlyClock, "ms for a request, but by the clients' clock its answers could be read"),
-        (
-            LateClock,
-            "It states times that cannot be: out of order, before the request, or after its ids could be read.",
-        ),
-        (EarlyFirst, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
-        (Short, "It answered with 2 ids or times where 8 were asked for."),
-    ],
-)
-def test_bench_decode_refuses_a_runner_that_does_not_do_the_work_while_it_is_timed(model, cheat, said):
-    result = rows_of(model, cheat)
-    assert result[cheat.__name__].gate == "fail"
-    assert said in result[cheat.__name__].reason
-    assert result[cheat.__name__].ratio_to_best_peer is None
-    honest = result["Paced"]
-    assert honest.gate == "pass", honest.reason
-    assert (honest.rounds, honest.judged) == (ROUNDS, KEPT_BATCHES)
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_bench_decode_refuses_a_runner_that_does_not_do_the_work_while_it_is_timed(rows, cheat):
+    row = rows[cheat.__name__]
+    assert row.gate == "fail"
+    assert CHEATS[cheat] in row.reason
+    assert row.ratio_to_best_peer is None
 
 
-def test_what_every_request_takes_to_end_is_no_lie_and_answers_kept_by_prompts_no_use(model):
-    row = rows_of(model, EndsSlowly)["EndsSlowly"]
-    assert row.gate == "pass", row.reason
-    assert row.ttft_ms >= 5800
-    row = rows_of(model, Remembers)["Remembers"]
-    assert row.gate == "pass", row.reason
-    assert (row.rounds, row.judged) == (ROUNDS, KEPT_BATCHES)
+def test_what_every_request_takes_to_end_is_no_lie_and_answers_kept_by_prompts_no_use(rows):
+    for name in ("Paced", "EndsSlowly", "Remembers"):
+        assert rows[name].gate == "pass", rows[name].reason
+        assert (rows[name].rounds, rows[name].judged) == (ROUNDS, KEPT_BATCHES)
+    assert rows["EndsSlowly"].ttft_ms >= 5800
     assert len(Remembers.answers) >= 1 + ROUNDS
     assert Remembers.hits == 0
 
