@@ -94,7 +94,7 @@ def test_where_the_compiler_does_not_build_it_all_each_fork_tries(tmp_path: Path
     """Where it does, none tries: confinement/test_compilers.py."""
     code = "import os, torch._inductor.config as c; print(os.environ.get('TORCHINDUCTOR_VEC_ISA_OK'), c.cpp.vec_isa_ok)"
     env = {**template_environment(os.environ), VEC_ISA_OK: "0"}
-    with closing(ready_template("torch", env=env)) as template:
+    with closing(ready_template("tests.workers.template_states.torch_alone", env=env)) as template:
         assert _lines(tmp_path, code, template) == ["None False"]
 
 
