@@ -65,10 +65,10 @@ def rows(named: str, device: str) -> Iterator[Row]:
     directory = Path(named) if (Path(named) / "config.json").is_file() else None
     config = json.loads((directory / "config.json").read_text("utf-8")) if directory else catalogue.entry(named)[0]
 
-    def loaded(dtype: str) -> Any:
+    def load(dtype: str) -> Any:
         return runners.load(directory, config, seed=0, generated=directory is None, dtype=dtype, device=device)
 
-    exact, bf16 = runners.runner("eager", loaded("fp32")), runners.runner("eager", loaded("bf16"))
+    exact, bf16 = runners.runner("eager", load("fp32")), runners.runner("eager", load("bf16"))
     words = int(exact.model.config.vocab_size)
     length = texts.sequence_length(TRAFFIC, True, words)
     tokens = texts.from_text(directory, "", length, TOKENS, words) if directory else texts.random(words, length, TOKENS)
@@ -76,7 +76,7 @@ def rows(named: str, device: str) -> Iterator[Row]:
         raise ValueError(f"{named}: no tokenizer.json or no text of {length} tokens or more")
     kind = {"model": Path(named).name, "weights": "trained" if directory else "generated", "source": tokens.source}
     for name in OTHERS:
-        done, before, after = quality.compare(exact, bf16, _runner(name, loaded("bf16")), tokens, 1, lambda _: True)
+        done, before, after = quality.compare(exact, bf16, _runner(name, load("bf16")), tokens, 1, lambda _: True)
         if name == OTHERS[0]:
             yield Row(**kind, runner="eager", tokens=done, kl=before.mean_kl, disagreement=before.disagreement)
         yield Row(

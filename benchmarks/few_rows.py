@@ -58,11 +58,11 @@ def candidates(case: LinearCase, tried: int, gpu: Gpu) -> Iterator[Candidate]:
 
 
 def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
-    def drawn(*shape: int) -> torch.Tensor:
+    def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
 
-    given = {"x": drawn(case.m, case.k), "w": drawn(case.weight_rows, case.k) / case.k**0.5}
-    return given | ({"residual": drawn(case.m, case.n)} if case.epilogue == "residual" else {})
+    given = {"x": random(case.m, case.k), "w": random(case.weight_rows, case.k) / case.k**0.5}
+    return given | ({"residual": random(case.m, case.n)} if case.epilogue == "residual" else {})
 
 
 def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any]:

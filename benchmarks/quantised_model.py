@@ -44,7 +44,7 @@ FP8: dict[str, Any] = {
 FP8 |= {"config_groups": {"group_0": OF_LINEAR}, "ignore": ["lm_head"]}
 
 
-def words(codes: Tensor) -> Tensor:
+def pack_awq(codes: Tensor) -> Tensor:
     """Codes [rows, outputs] of 0 to 15 as int32 [rows, outputs / 8], in AWQ's order."""
     grouped = codes.long().unflatten(1, (-1, WORD // BITS))
     placed = torch.empty_like(grouped)
@@ -60,7 +60,7 @@ def awq(weight: Tensor) -> dict[str, Tensor]:
     assert matrix.block_scales is not None
     assert matrix.zeros is not None
     scales, zeros = (value[:, :: WIDE // GROUP].T.contiguous() for value in (matrix.block_scales, matrix.zeros))
-    return {"qweight": words(matrix.codes.T), "qzeros": words(zeros), "scales": scales}
+    return {"qweight": pack_awq(matrix.codes.T), "qzeros": pack_awq(zeros), "scales": scales}
 
 
 def fp8(weight: Tensor) -> dict[str, Tensor]:

@@ -75,7 +75,7 @@ def load(engine: Engine, requests: Sequence[Request], at_once: int) -> Times:
     return times
 
 
-def share(values: Sequence[float], *percents: int) -> dict[str, float]:
+def percentiles_ms(values: Sequence[float], *percents: int) -> dict[str, float]:
     """Percentiles in ms, by nearest rank."""
     ranked = sorted(values)
     return {
@@ -120,9 +120,9 @@ class Bench:
             "peer": False,
             **judged,
             "tokens_per_second": round(self.tokens * len(requests) / times.wall, 1),
-            "ttft_ms": share(times.first, 50, 99),
-            f"ttf{self.tokens}_ms": share(times.last, 50, 99),
-            "step_ms": share(times.steps, 10, 50, 90, 99),
+            "ttft_ms": percentiles_ms(times.first, 50, 99),
+            f"ttf{self.tokens}_ms": percentiles_ms(times.last, 50, 99),
+            "step_ms": percentiles_ms(times.steps, 10, 50, 90, 99),
             "steps": own.steps,
             "megakernel_steps": own.steps - own.steps_of[-1],
             "preempted": own.scheduler.preempted,

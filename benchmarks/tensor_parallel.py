@@ -47,25 +47,26 @@ class Shard:
         q, kv, inner = heads * self.head_dim, kv_heads * self.head_dim, config["intermediate_size"]
         self.layers: list[Weights] = []
         for _ in range(config["num_hidden_layers"]):
-            rows = [self._own(self._drawn(n, self.hidden), 0) for n in (q, kv, kv, inner, inner)]
+            rows = [self._shard_of(self._random(n, self.hidden), 0) for n in (q, kv, kv, inner, inner)]
             self.layers.append({
                 "qkv": torch.cat(rows[:3]), "gate_up": torch.cat(rows[3:]),
-                "out": self._own(self._drawn(self.hidden, q), 1), "down": self._own(self._drawn(self.hidden, inner), 1),
+                "out": self._shard_of(self._random(self.hidden, q), 1),
+                "down": self._shard_of(self._random(self.hidden, inner), 1),
             })  # fmt: skip
         self.vocab = config["vocab_size"] // self.ranks
-        self.embedding = self._drawn(config["vocab_size"], self.hidden)
-        self.head = self._own(self.embedding[: self.vocab * self.ranks], 0)
+        self.embedding = self._random(config["vocab_size"], self.hidden)
+        self.head = self._shard_of(self.embedding[: self.vocab * self.ranks], 0)
         size = (len(self.layers), 2, self.kv_heads, PROMPT + TOKENS, self.head_dim)
         self.cache = torch.zeros(size, dtype=dtype, device=device)
         self.norm = torch.ones(self.hidden, dtype=dtype, device=device)
         angles = torch.arange(size[3])[:, None] / 500000.0 ** (torch.arange(0, self.head_dim, 2) / self.head_dim)
         self.cos, self.sin = (table.to(device, dtype) for table in (angles.cos(), angles.sin()))
 
-    def _drawn(self, rows: int, columns: int) -> Tensor:
+    def _random(self, rows: int, columns: int) -> Tensor:
         whole = torch.randn(rows, columns, generator=self._chance, device=self.device) * columns**-0.5
         return whole.to(self.dtype)
 
-    def _own(self, tensor: Tensor, dim: int) -> Tensor:
+    def _shard_of(self, tensor: Tensor, dim: int) -> Tensor:
         return tensor.chunk(self.ranks, dim)[self.rank].contiguous()
 
 

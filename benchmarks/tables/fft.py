@@ -7,7 +7,7 @@ PUBLISHED = {256: 0.11, 1024: 0.29, 4096: 1.43, 8192: 3.58, 16_384: 12.2, 32_768
 """ms that FlashFFTConv's paper states for 64 sequences of 768 channels, gated, on an H100. Fu et al., ICLR 2024."""
 
 
-def _least(call: str, **where: object) -> Row | None:
+def _fastest_row(call: str, **where: object) -> Row | None:
     """The row with the least time of a variant and its params; None where it was not timed."""
     timed = [row for row in rows("fft", **where) if row["call"].split()[0] == call]
     return min(timed, key=lambda row: row["ms"], default=None)
@@ -19,7 +19,7 @@ def _ms(ms: float | None) -> str:
 
 def _line(ours: Row, **where: object) -> list[str]:
     """Our time, those of the peers, and the best of these over ours."""
-    fastest = [_least(name, **where) for name in ("torch_fft", "torch_fft_compiled", "subquadratic")]
+    fastest = [_fastest_row(name, **where) for name in ("torch_fft", "torch_fft_compiled", "subquadratic")]
     peers = [None if row is None else row["ms"] for row in fastest]
     best = min(ms for ms in peers if ms)
     return [_ms(ours["ms"]), *map(_ms, peers), f"{best / ours['ms']:.1f}x", f"{ours['gbps']:,.0f}"]
@@ -35,7 +35,7 @@ def fft() -> str:
     lines = []
     for length, published in PUBLISHED.items():
         where = {"width": 768, "length": length}
-        ours = _least("monarch", **where) or _least("monarch_long", **where)
+        ours = _fastest_row("monarch", **where) or _fastest_row("monarch_long", **where)
         if ours is not None:
             batch = ours["case"]["batch"]
             of_64 = "" if batch == 64 else f", {batch} of the 64 sequences"
@@ -51,7 +51,9 @@ def fft_short() -> str:
     lines = []
     for length, taps in ((8192, 7), (8192, 128), (131_072, 128)):
         where = {"width": 4096, "length": length, "filter": taps}
-        ours, *others = (_least(name, **where) for name in ("toeplitz", "torch_conv1d", "torch_fft", "subquadratic"))
+        ours, *others = (
+            _fastest_row(name, **where) for name in ("toeplitz", "torch_conv1d", "torch_fft", "subquadratic")
+        )
         if ours is not None:
             peers = [row["ms"] if row else None for row in others]
             best = min(ms for ms in peers if ms) / ours["ms"]
@@ -67,7 +69,7 @@ def fft_wide() -> str:
     lines = []
     for length in (1 << log for log in range(13, 18)):
         where = {"width": 4096, "length": length, "filter": length}
-        ours = _least("monarch", **where) or _least("monarch_long", **where)
+        ours = _fastest_row("monarch", **where) or _fastest_row("monarch_long", **where)
         if ours is not None:
             lines.append([f"{length:,}", *_line(ours, **where)])
     return markdown(["length", *HEADER], lines)

@@ -196,7 +196,7 @@ def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
     """o = factor · Σ share · part over the splits, in order. A split's share is 2^(its sum) / Σ 2^(sums)."""
     row, d = tl.arange(0, C.REAL_BLOCK), tl.arange(0, C.BLOCK_D)
     highest = tl.full([C.REAL_BLOCK], float("-inf"), tl.float32)
-    shares = tl.full([C.REAL_BLOCK], 0.0, tl.float32)
+    denominator = tl.full([C.REAL_BLOCK], 0.0, tl.float32)
     added = tl.full([C.REAL_BLOCK, C.BLOCK_D], 0.0, tl.float32)
     for chunk in tl.range(0, C.SPLITS, C.CHUNK):
         each = chunk + tl.arange(0, C.CHUNK)
@@ -208,11 +208,11 @@ def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
         part = tl.load(from_, written, other=0.0, cache_modifier=".cg")
         higher = tl.maximum(highest, tl.max(weight, axis=0))
         base = tl.where(higher == float("-inf"), 0.0, higher)
-        share, fade = tl.exp2(weight - base[None, :]), tl.exp2(highest - base)
+        probs, fade = tl.exp2(weight - base[None, :]), tl.exp2(highest - base)
         part = tl.where((weight == float("-inf"))[:, :, None], 0.0, part)  # a split without keys contributes nothing
-        added = added * fade[:, None] + tl.sum(part * share[:, :, None], axis=0)
-        shares, highest = shares * fade + tl.sum(share, axis=0), higher
-    out = added * (factor / tl.where(shares == 0, 1.0, shares))[:, None]
+        added = added * fade[:, None] + tl.sum(part * probs[:, :, None], axis=0)
+        denominator, highest = denominator * fade + tl.sum(probs, axis=0), higher
+    out = added * (factor / tl.where(denominator == 0, 1.0, denominator))[:, None]
     write(out, row, o, o_at, C)
 
 

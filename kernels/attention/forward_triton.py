@@ -74,14 +74,14 @@ def _walk(state, queries, k, v, span, score, MASK: tl.constexpr, C: tl.constexpr
             scores = tl.where(_visible(rows, start + columns, kv_len, C.CAUSAL, C.WINDOW), scores, float("-inf"))
         grown = tl.maximum(largest, tl.max(scores, 1))
         base = tl.where(grown == float("-inf"), 0.0, grown)
-        shares = tl.exp2(scores - base[:, None])
+        probs = tl.exp2(scores - base[:, None])
         shrink = tl.exp2(largest - base)
-        weight = weight * shrink + tl.sum(shares, 1)
+        weight = weight * shrink + tl.sum(probs, 1)
         if MASK or C.HEAD_DIM != C.BLOCK_D:
             values = tl.load(v_block + v_offsets, mask=v_mask, other=0.0)
         else:
             values = tl.load(v_block + v_offsets)
-        total = tl.dot(shares.to(values.dtype), values, total * shrink[:, None], input_precision=C.PRECISION)
+        total = tl.dot(probs.to(values.dtype), values, total * shrink[:, None], input_precision=C.PRECISION)
         largest = grown
     return total, largest, weight
 

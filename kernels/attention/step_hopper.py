@@ -112,8 +112,8 @@ def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) ->
     if set(params) - PARAMS or splits not in SPLITS or parts not in _divisors(case):
         names = ", ".join(sorted(PARAMS))
         raise ValueError(f"params: step_hopper takes {names}, splits of {SPLITS}, parts that divide, not {params}")
-    group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
-    chunk = min(params.get("chunk") or MAX_CHUNK[case.head_dim], MAX_CHUNK[case.head_dim], -(-share // 32) * 32)
+    group, keys_of_split = case.heads // case.kv_heads // parts, -(-case.seen // splits)
+    chunk = min(params.get("chunk") or MAX_CHUNK[case.head_dim], MAX_CHUNK[case.head_dim], -(-keys_of_split // 32) * 32)
     defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
     defines |= {"ELEMENT": C_TYPES[case.dtype], "PAGE_SIZE": page_size_of(case)}
     defines |= {"HEAD_NORMS": int(case.norm_eps is not None), "SINKS": int(bool(case.sinks))}

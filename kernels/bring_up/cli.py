@@ -154,10 +154,10 @@ def _document(
     from kernels import registry
 
     ops = {variant.name: variant.op for op in GROUPS["library"] for variant in registry.variants(op)}
-    rows = [row for path in sorted(folder.glob("prove-*.json")) for row in _found(folder, path.stem) or []]
+    rows = [row for path in sorted(folder.glob("prove-*.json")) for row in _saved_result(folder, path.stem) or []]
     races: dict[str, Race] = {}
     for case in _cases(device["kind"], options.quick):
-        if race := _found(folder, _name("race", case.key)):
+        if race := _saved_result(folder, _name("race", case.key)):
             races[case.key] = race_of(case.key, race["rows"], race["floor_ms"])
     models = []
     for model in _models(device["kind"], options.quick):
@@ -168,7 +168,7 @@ def _document(
         environment=Machine.model_validate(device["environment"]),
         entry=Gpu(**device["entry"]),
         ceilings=MachineCeilings.model_validate(device["ceilings"]),
-        limits=_found(folder, "device-limits"),
+        limits=_saved_result(folder, "device-limits"),
         quick=options.quick,
         stranger=options.stranger,
         minutes=minutes,
@@ -181,7 +181,7 @@ def _document(
     )
 
 
-def _found(folder: Path, name: str) -> Any:
+def _saved_result(folder: Path, name: str) -> Any:
     saved = outcome(folder, name)
     return saved.found if saved else None
 

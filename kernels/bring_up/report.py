@@ -89,7 +89,7 @@ def markdown(document: BringUp) -> str:
             for proof in document.proofs
         ],
     ]
-    lines += _shares(document)
+    lines += _share_lines(document)
     for model in document.models:
         lines += _model(model)
     if document.stopped:
@@ -139,7 +139,7 @@ def absent(document: BringUp) -> list[tuple[str, str]]:
     return [(", ".join(names), reason) for reason, names in reasons.items()]
 
 
-def _shares(document: BringUp) -> list[str]:
+def _share_lines(document: BringUp) -> list[str]:
     rows = [
         f"| {share.op} | {share.races} | {' | '.join(map(_percent, (share.of_ceiling, share.lowest, share.of_peer)))} |"
         for share in op_shares(document.races)

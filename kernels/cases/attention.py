@@ -2,7 +2,7 @@
 
 import random
 
-from kernels.cases.drawing import size
+from kernels.cases.random_sizes import random_size
 from kernels.ops import AttentionCase, Case, DType, StepAttentionCase
 
 TOKENS = 16_384
@@ -44,22 +44,22 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         )
         for q_len, kv_len, window in shapes
     ]
-    draw, count = random.Random(f"prefill {dtype}"), 4 if cpu else 40
-    prefill = [_drawn(draw, dtype, 40 if cpu else TOKENS) for _ in range(count)]
-    drawn = [*prefill, *(_drawn_decode(draw, dtype, 120 if cpu else CONTEXT) for _ in range(count))]
+    rng, count = random.Random(f"prefill {dtype}"), 4 if cpu else 40
+    prefill = [_random_prefill(rng, dtype, 40 if cpu else TOKENS) for _ in range(count)]
+    drawn = [*prefill, *(_random_decode(rng, dtype, 120 if cpu else CONTEXT) for _ in range(count))]
     return [*named, *drawn, *(case.model_copy(update={"sinks": True}) for case in (*named, *drawn[::4]))]
 
 
-def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
-    head_dim, q_len = draw.choice((64, 96, 128, 256)), size(draw, 2, longest)
-    lengths = _packed(draw, longest) if draw.random() < 0.2 else None
+def _random_prefill(rng: random.Random, dtype: DType, longest: int) -> AttentionCase:
+    head_dim, q_len = rng.choice((64, 96, 128, 256)), random_size(rng, 2, longest)
+    lengths = _packed(rng, longest) if rng.random() < 0.2 else None
     q_len = q_len if lengths is None else sum(lengths)
-    kv_len = q_len if lengths is not None or draw.random() < 0.67 else size(draw, 1, longest)
-    causal, window = draw.random() < 0.6, draw.choice((None, None, None, 1, longest // 4))
+    kv_len = q_len if lengths is not None or rng.random() < 0.67 else random_size(rng, 1, longest)
+    causal, window = rng.random() < 0.6, rng.choice((None, None, None, 1, longest // 4))
     masked = window is not None or lengths is not None or (causal and q_len != kv_len)
-    batch = 1 if lengths is not None else size(draw, 1, max(1, min(16, longest // max(q_len, kv_len))))
+    batch = 1 if lengths is not None else random_size(rng, 1, max(1, min(16, longest // max(q_len, kv_len))))
     most_heads = min(2048 // head_dim, SCORES // (batch * max(1, q_len * kv_len)) if masked else 32)
-    kv_heads, group = _heads(draw, max(1, most_heads))
+    kv_heads, group = _heads(rng, max(1, most_heads))
     return AttentionCase(
         kind="prefill",
         head_dim=head_dim,
@@ -72,46 +72,46 @@ def _drawn(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
         dtype=dtype,
         kv_dtype=dtype,
         window=window,
-        softcap=draw.choice((None, None, None, 30.0)),
+        softcap=rng.choice((None, None, None, 30.0)),
         lengths=lengths,
     )
 
 
-def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
+def _packed(rng: random.Random, longest: int) -> tuple[int, ...]:
     """Lengths of up to 16 sequences, some of them 0, that add up to `longest` at most."""
-    count = draw.randint(1, 16)
-    max_length = size(draw, 1, max(1, longest // count))
-    return tuple(draw.randint(0, max_length) for _ in range(count))
+    count = rng.randint(1, 16)
+    max_length = random_size(rng, 1, max(1, longest // count))
+    return tuple(rng.randint(0, max_length) for _ in range(count))
 
 
-def _heads(draw: random.Random, max_heads: int) -> tuple[int, int]:
+def _heads(rng: random.Random, max_heads: int) -> tuple[int, int]:
     """KV heads and the query heads of each, at most `max_heads` query heads in all."""
-    kv_heads = draw.choice([count for count in (1, 2, 4, 8, 16, 32) if count <= max_heads])
-    return kv_heads, draw.choice([group for group in (1, 1, 3, 4, 8) if kv_heads * group <= max_heads])
+    kv_heads = rng.choice([count for count in (1, 2, 4, 8, 16, 32) if count <= max_heads])
+    return kv_heads, rng.choice([group for group in (1, 1, 3, 4, 8) if kv_heads * group <= max_heads])
 
 
-def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
-    head_dim, kv_len = draw.choice((64, 96, 128, 256)), size(draw, 1, longest)
-    batch = size(draw, 1, max(1, min(64, longest // kv_len)))
-    kv_heads, group = _heads(draw, min(64, 4096 // head_dim))
-    paged = draw.random() < 0.5
-    lengths = tuple(draw.choice((0, 1, kv_len, draw.randint(0, kv_len))) for _ in range(batch))
+def _random_decode(rng: random.Random, dtype: DType, longest: int) -> AttentionCase:
+    head_dim, kv_len = rng.choice((64, 96, 128, 256)), random_size(rng, 1, longest)
+    batch = random_size(rng, 1, max(1, min(64, longest // kv_len)))
+    kv_heads, group = _heads(rng, min(64, 4096 // head_dim))
+    paged = rng.random() < 0.5
+    lengths = tuple(rng.choice((0, 1, kv_len, rng.randint(0, kv_len))) for _ in range(batch))
     return AttentionCase(
         kind="decode",
         head_dim=head_dim,
         heads=kv_heads * group,
         kv_heads=kv_heads,
         batch=batch,
-        q_len=draw.choice((1, 1, 1, min(kv_len, 2), min(kv_len, 64 // group, 16))),
+        q_len=rng.choice((1, 1, 1, min(kv_len, 2), min(kv_len, 64 // group, 16))),
         kv_len=kv_len,
-        causal=draw.random() < 0.8,
+        causal=rng.random() < 0.8,
         dtype=dtype,
-        kv_dtype="fp8" if draw.random() < 0.25 else dtype,
-        window=draw.choice((None, None, None, 1, longest // 4)),
-        softcap=draw.choice((None, None, None, 30.0)),
+        kv_dtype="fp8" if rng.random() < 0.25 else dtype,
+        window=rng.choice((None, None, None, 1, longest // 4)),
+        softcap=rng.choice((None, None, None, 30.0)),
         paged=paged,
-        page_size=draw.choice((None, 5, 32, 64, 256)) if paged else None,
-        kv_lengths=lengths if draw.random() < 0.6 else None,
+        page_size=rng.choice((None, 5, 32, 64, 256)) if paged else None,
+        kv_lengths=lengths if rng.random() < 0.6 else None,
     )
 
 
@@ -172,20 +172,20 @@ def check_step(dtype: DType, cpu: bool) -> list[Case]:
     cases at random to 128k keys and 32 sequences; some with norms, some with sinks; then some of them on pages.
     """
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
-    draw = random.Random(f"step {dtype}")
+    rng = random.Random(f"step {dtype}")
     cases: list[Case] = [
-        _step_case(dtype, *shape) for shape in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
+        _step_case(dtype, *shape) for shape in (*shapes, *(_random_step(rng) for _ in range(0 if cpu else 12)))
     ]
     cases += [case.model_copy(update=more) for more in ({"norm_eps": 1e-6}, {"sinks": True}) for case in cases[:3]]
     paged = [cases[0], cases[2], *cases[4::3]]
-    return cases + [case.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for case in paged]
+    return cases + [case.model_copy(update={"paged": True, "page_size": rng.choice(PAGES)}) for case in paged]
 
 
-def _drawn_step(draw: random.Random) -> tuple[int, int, int, int, int, int | None]:
-    head_dim, kv_len = draw.choice((64, 128)), size(draw, 1, CONTEXT)
-    kv_heads, group = _heads(draw, 2048 // head_dim)
-    batch = size(draw, 1, max(1, min(32, CONTEXT // kv_len)))
-    return head_dim, kv_heads * group, kv_heads, batch, kv_len, draw.choice((None, None, 1, 512))
+def _random_step(rng: random.Random) -> tuple[int, int, int, int, int, int | None]:
+    head_dim, kv_len = rng.choice((64, 128)), random_size(rng, 1, CONTEXT)
+    kv_heads, group = _heads(rng, 2048 // head_dim)
+    batch = random_size(rng, 1, max(1, min(32, CONTEXT // kv_len)))
+    return head_dim, kv_heads * group, kv_heads, batch, kv_len, rng.choice((None, None, 1, 512))
 
 
 def _step_case(

@@ -3,7 +3,7 @@
 import random
 from typing import Any, get_args
 
-from kernels.cases.drawing import size
+from kernels.cases.random_sizes import random_size
 from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, SamplingKind, Weights
 from kernels.ops.gated import Activation
 
@@ -21,31 +21,31 @@ def bench(cpu: bool) -> list[Case]:
 def check_rmsnorm(dtype: DType, cpu: bool) -> list[Case]:
     return [
         RmsNormCase(m=m, n=n, residual=residual, dtype=dtype, quantise=quantise)
-        for m, n in ((5, 320), (5, 1000), *_drawn("rmsnorm", cpu))
+        for m, n in ((5, 320), (5, 1000), *_random_sizes("rmsnorm", cpu))
         for residual in (False, True)
         for quantise in (None, "fp8")
     ]
 
 
 def check_gated(dtype: DType, cpu: bool) -> list[Case]:
-    sizes = ((5, 320), (5, 1001), *_drawn("gated", cpu))
+    sizes = ((5, 320), (5, 1001), *_random_sizes("gated", cpu))
     return [
         GatedCase(m=m, n=n, activation=activation, dtype=dtype) for m, n in sizes for activation in get_args(Activation)
     ]
 
 
-def _drawn(op: str, cpu: bool) -> list[tuple[int, int]]:
+def _random_sizes(op: str, cpu: bool) -> list[tuple[int, int]]:
     """Rows and columns at random, the same each time, to those of Llama-3.1-8B at the most rows that are timed."""
-    draw = random.Random(op)
-    return [] if cpu else [(size(draw, 1, LARGE), size(draw, 1, 14_336)) for _ in range(6)]
+    rng = random.Random(op)
+    return [] if cpu else [(random_size(rng, 1, LARGE), random_size(rng, 1, 14_336)) for _ in range(6)]
 
 
 def check_rope(dtype: DType, cpu: bool) -> list[Case]:
-    draw = random.Random("rope")
+    rng = random.Random("rope")
     shapes = [(2, 3, 4, 2, 64), (2, 3, 14, 2, 96)]
     appended = [(2, q_len, 4, 2, 64) for q_len in (1, 6)]
     for drawn in () if cpu else (shapes, appended, appended):
-        drawn += [_drawn_rope(draw) for _ in range(4)]
+        drawn += [_random_rope(rng) for _ in range(4)]
     return [
         *(_rope(dtype, *shape) for shape in shapes),
         *(
@@ -65,16 +65,20 @@ def _rope(dtype: DType, batch: int, q_len: int, heads: int, kv_heads: int, head_
     return RopeCase(batch=batch, q_len=q_len, heads=heads, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype, **cache)
 
 
-def _drawn_rope(draw: random.Random) -> tuple[int, int, int, int, int]:
-    kv_heads, q_len = draw.choice((1, 2, 8)), size(draw, 1, LARGE)
-    heads = kv_heads * draw.choice((1, 3, 4, 7))
-    return size(draw, 1, max(1, min(32, LARGE // q_len))), q_len, heads, kv_heads, draw.choice((64, 96, 128))
+def _random_rope(rng: random.Random) -> tuple[int, int, int, int, int]:
+    kv_heads, q_len = rng.choice((1, 2, 8)), random_size(rng, 1, LARGE)
+    heads = kv_heads * rng.choice((1, 3, 4, 7))
+    return random_size(rng, 1, max(1, min(32, LARGE // q_len))), q_len, heads, kv_heads, rng.choice((64, 96, 128))
 
 
 def check_lm_head(dtype: DType, cpu: bool) -> list[Case]:
     kinds: tuple[Weights, ...] = (dtype,) if cpu else (dtype, "int8", "fp8", "nvfp4", "int4")
-    draw = random.Random("lm_head")
-    drawn = [] if cpu else [(draw.randint(1, 16), size(draw, 64, 152_064), size(draw, 8, 4096, 8)) for _ in range(3)]
+    rng = random.Random("lm_head")
+    drawn = (
+        []
+        if cpu
+        else [(rng.randint(1, 16), random_size(rng, 64, 152_064), random_size(rng, 8, 4096, 8)) for _ in range(3)]
+    )
     return [
         LmHeadCase(m=m, vocab=vocab, k=k, dtype=dtype, weights=weights, sampling=sampling)
         for m, vocab, k in ((3, 1009, 256), (8, 5003, 1032), *drawn)

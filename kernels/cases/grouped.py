@@ -2,7 +2,7 @@
 
 import random
 
-from kernels.cases.drawing import size
+from kernels.cases.random_sizes import random_size
 from kernels.ops import Case, DType, GroupedCase, Weights
 
 
@@ -38,8 +38,8 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     128 experts' weights bounded by 4 GiB. On a GPU in fp8 as well, and in int8 and MXFP4.
     """
     shapes = ((0, 4, 64, 64), (5, 16, 72, 136), (300, 4, 264, 320), (1000, 60, 200, 72))
-    draw = random.Random(f"grouped {dtype}")
-    drawn = () if cpu else tuple(_drawn(draw) for _ in range(8))
+    rng = random.Random(f"grouped {dtype}")
+    drawn = () if cpu else tuple(_random_cases(rng) for _ in range(8))
     plain = [
         GroupedCase(rows=rows, experts=experts, n=n, k=k, dtype=dtype, epilogue=epilogue)
         for rows, experts, n, k in (*shapes, *drawn)
@@ -62,7 +62,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
     ]
 
 
-def _drawn(draw: random.Random) -> tuple[int, int, int, int]:
-    experts, k = size(draw, 1, 128), size(draw, 8, 14_336, 8)
+def _random_cases(rng: random.Random) -> tuple[int, int, int, int]:
+    experts, k = random_size(rng, 1, 128), random_size(rng, 8, 14_336, 8)
     widest = min(14_336, (1 << 30) // (experts * k) // 8 * 8)
-    return size(draw, 1, 32_768), experts, size(draw, 8, max(8, widest), 8), k
+    return random_size(rng, 1, 32_768), experts, random_size(rng, 8, max(8, widest), 8), k

@@ -3,7 +3,7 @@
 import random
 from typing import get_args
 
-from kernels.cases.drawing import size
+from kernels.cases.random_sizes import random_size
 from kernels.ops import Case, DType, Epilogue, LinearCase, Scales, Weights
 from kernels.quant.formats import INT4
 
@@ -89,16 +89,21 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for m in (1, 33)
         for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
     ]
-    drawn = [] if cpu else [*_drawn(dtype), *_normed(dtype), *_scaled_drawn(dtype), *_streamed(dtype), *_named(dtype)]
+    drawn = (
+        []
+        if cpu
+        else [*_random_cases(dtype), *_normed(dtype), *_random_scaled_cases(dtype), *_streamed(dtype), *_named(dtype)]
+    )
     return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33)), *drawn]
 
 
-def _drawn(dtype: DType) -> list[Case]:
+def _random_cases(dtype: DType) -> list[Case]:
     """Fixed shapes, up to the largest that is timed. Epilogues alternate; each has a small and a large m."""
     rng = random.Random(20261120)
     return [
         LinearCase(
-            m=size(rng, low, high), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype, weights=dtype,
+            m=random_size(rng, low, high), n=random_size(rng, 8, 28_672, 8),
+            k=random_size(rng, 8, 14_336, 8), dtype=dtype, weights=dtype,
             epilogue=epilogue,
         )
         for epilogue in get_args(Epilogue)
@@ -121,11 +126,12 @@ def _normed(dtype: DType) -> list[Case]:
     ]
 
 
-def _scaled_drawn(dtype: DType) -> list[Case]:
+def _random_scaled_cases(dtype: DType) -> list[Case]:
     rng = random.Random(8)
     return [
         LinearCase(
-            m=size(rng, 1, 8192), n=size(rng, 16, 28_672, 16), k=size(rng, 512, 14_336, 512), dtype=dtype,
+            m=random_size(rng, 1, 8192), n=random_size(rng, 16, 28_672, 16),
+            k=random_size(rng, 512, 14_336, 512), dtype=dtype,
             weights=weights, epilogue=epilogue, scales=scales,
         )
         for weights, scales in SCALED
@@ -138,7 +144,7 @@ def _streamed(dtype: DType) -> list[Case]:
     rng = random.Random(16)
     return [
         LinearCase(
-            m=rng.randint(1, 16), n=size(rng, 8, 28_672, 8), k=size(rng, 8, 14_336, 8), dtype=dtype,
+            m=rng.randint(1, 16), n=random_size(rng, 8, 28_672, 8), k=random_size(rng, 8, 14_336, 8), dtype=dtype,
             weights=weights, epilogue=epilogue,
         )
         for weights in (*STREAMED[1:], *INT4[1:])

@@ -62,10 +62,10 @@ def empty_kernel(device: int) -> int:
     import cupy
 
     cupy.cuda.runtime.setDevice(device)
-    return int(_loaded(device).kernel.ptr)
+    return int(_load_empty(device).kernel.ptr)
 
 
 @cache
-def _loaded(device: int) -> Any:
+def _load_empty(device: int) -> Any:
     """`empty` on the current GPU, kept: its CUfunction is valid as long as its module is."""
     return nvrtc.load(EMPTY_BUILD, "empty", MAX_SHARED_BYTES)

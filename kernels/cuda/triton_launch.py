@@ -83,11 +83,11 @@ def launch_once(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], outp
 def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
     """`kernel` compiled for these arguments; a launch replaces `outputs`. Raises NotImplementedError for clusters."""
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
-    return pack_launch(compiled, arguments, outputs, _loaded(compiled))
+    return pack_launch(compiled, arguments, outputs, _load_function(compiled))
 
 
 @cache
-def _loaded(compiled: Any) -> int:
+def _load_function(compiled: Any) -> int:
     """The compiled kernel's CUfunction on the current GPU. Triton's own loading compiles an unused launcher."""
     import triton
 

@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from kernels.dequantising import gguf_weights, layouts
-from kernels.dequantising.layouts import Converted, Job, Kept, WrongParts, dequantise
+from kernels.dequantising.layouts import Converted, Job, StoredScales, WrongParts, dequantise
 from kernels.dequantising.layouts import stored as as_stored
 from kernels.model_files import ModelFacts, ModelRefused, gguf_file, inspect
 from kernels.model_files.config import FILE
@@ -90,7 +90,7 @@ def _weights(files: Mapping[str, Path], facts: ModelFacts, folder: Path) -> Iter
     yield from weights_of_checkpoint(files, scheme)
 
 
-def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept | None]]:
+def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, StoredScales | None]]:
     """The results of the jobs in their order, up to THREADS and TOGETHER at once: names, values in bf16, and scales and
     zeros by which products can hold the weight as it is stored. Raises ModelRefused for a weight that is no number.
     """
@@ -100,7 +100,7 @@ def _in_threads(jobs: Iterable[Job]) -> Iterator[tuple[str, torch.Tensor, Kept |
         weight = weight.contiguous()
         if not is_finite(weight):
             raise ModelRefused("", job.name, "the weights are not all numbers once they are dequantised")
-        return weight, None if EXPERTS in job.name else layouts.kept(weight, stored)
+        return weight, None if EXPERTS in job.name else layouts.check_stored(weight, stored)
 
     pending = deque[tuple[Job, Future[Converted]]]()
     with ThreadPoolExecutor(THREADS) as threads:
@@ -118,7 +118,7 @@ def _write(folder: Path, jobs: Iterable[Job]) -> None:
     """Shards of SHARD_BYTES, their index, and scales and zeros. Raises ModelRefused as the jobs."""
     shard: dict[str, torch.Tensor] = {}
     file_of: dict[str, str] = {}
-    scales: dict[str, Kept] = {}
+    scales: dict[str, StoredScales] = {}
     size = number = 0
     for name, weight, stored in _in_threads(jobs):
         shard[name] = weight

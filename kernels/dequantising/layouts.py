@@ -235,8 +235,8 @@ class Rows(NamedTuple):
     scales: Tensor
 
 
-Kept = Groups | Rows
-Converted = tuple[Tensor, Kept | None]
+StoredScales = Groups | Rows
+Converted = tuple[Tensor, StoredScales | None]
 """The values of a weight in bf16, and the scales and zeros that it was stored with, if any."""
 
 
@@ -257,7 +257,7 @@ def gguf_scales(stored: np.ndarray, dtype: str) -> list[np.ndarray]:
     return [blocks[:, :, number].astype(np.float32) for number in range(count)]
 
 
-def stored_scales(weight: Tensor | Grouped) -> Kept | None:
+def stored_scales(weight: Tensor | Grouped) -> StoredScales | None:
     """Those of integers whose neighbours share a scale, and of e4m3 whose rows do; None of others. Zero points are kept
     where codes of four bits need them, in groups of a multiple of 64 columns.
     """
@@ -294,7 +294,7 @@ def _of_rows(weight: Grouped) -> Rows | None:
     return Rows(scales)
 
 
-def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
+def check_stored(weight: Tensor, stored: StoredScales | None) -> StoredScales | None:
     """Scales and minimums in float16 (of rows: as they are) where they and codes are this bf16 weight; else None."""
     if isinstance(stored, Rows):
         return stored
@@ -319,7 +319,7 @@ def kept(weight: Tensor, stored: Kept | None) -> Kept | None:
     return Groups(scales, zeros)
 
 
-def save(folder: Path, stored: Mapping[str, Kept]) -> None:
+def save(folder: Path, stored: Mapping[str, StoredScales]) -> None:
     """Writes scales and zeros of weights by their names; no file where there are none."""
     groups = {name: scaled for name, scaled in stored.items() if isinstance(scaled, Groups)}
     scales = {name: scaled.scales for name, scaled in groups.items()}

@@ -133,12 +133,12 @@ class TorchLmHeadSampling(Peer):
 
         from kernels.fused.torch_sampling import sample
 
-        def draw(
+        def sample_rows(
             x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: Any = TOP_K
         ) -> Any:
             return sample(F.linear(x, w), temperature, top_p, seed, stream, index, top_k)
 
-        return draw
+        return sample_rows
 
 
 register_compiled(TorchRmsNorm, "torch's rms_norm")

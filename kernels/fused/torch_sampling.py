@@ -24,9 +24,9 @@ def sample(
     threshold = last.clamp_min(lowest)
     candidates = best >= threshold
     more = (best.shape[1] == CANDIDATES) & candidates[:, -1]
-    share = torch.where(candidates, ((best - best[:, :1]) / heat).exp(), 0.0)
-    before, share_kept = share.cumsum(dim=1) - share, top_p[:, None]
-    inside = candidates & ((before < share_kept * share.sum(dim=1, keepdim=True)) | (share_kept >= 1))
+    probs = torch.where(candidates, ((best - best[:, :1]) / heat).exp(), 0.0)
+    before, nucleus = probs.cumsum(dim=1) - probs, top_p[:, None]
+    inside = candidates & ((before < nucleus * probs.sum(dim=1, keepdim=True)) | (nucleus >= 1))
     inside[:, 0] = True
     candidates &= best >= torch.where(inside, best, torch.inf).amin(dim=1, keepdim=True)
     score = best * (1 / heat) + gumbel(order, seed[:, None], stream[:, None], index[:, None])

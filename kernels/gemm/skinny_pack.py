@@ -48,7 +48,7 @@ def pack_int8(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
 
 def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
-    words = _words(quantised.codes, config, gf2_inverse(codes_of))
+    words = _pack_words(quantised.codes, config, gf2_inverse(codes_of))
     scales = _per_group(quantised.scales.view(torch.uint8), config, NVFP4_BLOCK, (2, 2)).permute(
         *_OUTER, _G, 9, 8, _HALF
     )
@@ -57,7 +57,7 @@ def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
 
 def pack_mxfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """e2m1 codes and exponents as the stream, uint8: 512 bytes of codes, 32 of exponents."""
-    words = _words(quantised.codes, config, gf2_inverse(codes_of))
+    words = _pack_words(quantised.codes, config, gf2_inverse(codes_of))
     scales = _per_group(quantised.scales, config, MXFP4_BLOCK, (2,)).permute(*_OUTER, _G, 8, _HALF)
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
 
@@ -67,7 +67,7 @@ def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")
     bits = [1 << pair * 4 + half * 16 + bit for pair in range(4) for half in range(2) for bit in range(4)]
-    words, zeros = _words(quantised.codes, config, bits), quantised.zeros
+    words, zeros = _pack_words(quantised.codes, config, bits), quantised.zeros
     groups, wide = quantised.scales, config.kind == "int4_zero"
     columns = zeros.shape[1] + zeros.shape[1] % 2
     halves = [
@@ -121,7 +121,7 @@ def _cells(weight: Tensor, config: TileConfig, blocks: int) -> Tensor:
     return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, blocks, halves, 4, 2, 2, 2)
 
 
-def _words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
+def _pack_words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
     """4-bit codes as 32-bit words [.., bytes of a step]: 8 codes each, in the order of the registers. Bit i of the
     eight codes, lowest first, contributes `adds[i]` to its word by exclusive or.
     """

@@ -121,14 +121,14 @@ class SmallTileConfig:
         return -(-self.w_bytes // 1024) * 1024 + self.x_rows * PANEL * 2
 
     @cached_property
-    def own(self) -> int:
+    def rows_of_block(self) -> int:
         """The most rows, of each 8 rows of x, whose sums one block owns."""
         return -(-self.columns // 8 // self.splits)
 
     @cached_property
     def sums_bytes(self) -> int:
         """Bytes of partial sums that a cluster's blocks send to the block that owns them."""
-        return self.splits * self.own * 8 * self.rows * 4 if self.splits > 1 else 0
+        return self.splits * self.rows_of_block * 8 * self.rows * 4 if self.splits > 1 else 0
 
     @cached_property
     def alias(self) -> bool:
@@ -145,7 +145,7 @@ class SmallTileConfig:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory: the ring and the sums. y is assembled in the ring's memory."""
-        ring, y_bytes = self.stages * self.stage_bytes, self.groups * self.own * 1024
+        ring, y_bytes = self.stages * self.stage_bytes, self.groups * self.rows_of_block * 1024
         if self.wide:
             chunks = self.rows // (16 if self.case.gates else 8)
             y_bytes = self.groups * 64 * (chunks | 1) * 16
@@ -165,7 +165,7 @@ class SmallTileConfig:
     @property
     def registers(self) -> int:
         """Estimated registers of a thread: sums, loaded residual values, addresses."""
-        residual = self.columns // 4 + 8 if self.wide else 2 * self.own + 8
+        residual = self.columns // 4 + 8 if self.wide else 2 * self.rows_of_block + 8
         widened = 36 if self.widened else 0
         return self.columns // 2 + (residual if self.case.epilogue == "residual" else 0) + widened + 32
 

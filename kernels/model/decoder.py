@@ -297,8 +297,8 @@ def decode_attention(
     if sinks is not None:
         sink_scores = sinks.float().view(kv_heads, heads // kv_heads, 1).expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, sink_scores), dim=-1)
-    share = torch.softmax(scores, dim=-1)[..., :length]
-    out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
+    probabilities = torch.softmax(scores, dim=-1)[..., :length]
+    out = (probabilities[..., None] * v).sum(-2)  # [b, kv_h, group, d]
     return out.to(q.dtype).view(batch, 1, heads, head_dim)
 
 

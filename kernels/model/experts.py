@@ -221,13 +221,13 @@ def torch_grouped(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     if x.is_meta:
         return x.new_empty(len(x), w.shape[1])
     if not x.is_cuda:
-        return _looped(x, w, offs)
+        return _by_expert(x, w, offs)
     if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:
         return torch._grouped_mm(x, w.transpose(-2, -1), offs=offs)
     return _gathered(x, w, offs) if FEW * len(x) <= len(w) else _masked(x, w, offs)
 
 
-def _looped(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
+def _by_expert(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """A product for each expert that has rows; the host reads `offs`."""
     y, begin = x.new_empty(len(x), w.shape[1]), 0
     for expert, end in enumerate(offs.tolist()):

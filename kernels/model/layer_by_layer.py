@@ -25,7 +25,7 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     with device:
         rotary = type(model.model.rotary_emb)(config=model.config)
     multiplier, divisor = (getattr(model.config, name, 1) for name in ("embedding_multiplier", "logits_scaling"))
-    embedding = _made(model, "model.embed_tokens", seed, device)
+    embedding = _build_module(model, "model.embed_tokens", seed, device)
     if hasattr(embedding, "scalar_embed_scale"):  # Gemma's buffer, which is no weight
         embedding.embed_scale.fill_(embedding.scalar_embed_scale)
     hidden = embedding(ids.to(device)) * multiplier
@@ -38,15 +38,17 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
         additive = model.config._attn_implementation == "eager"  # without a mask it is not causal
         plain = window is None and shape.softcap is None and not additive
         seen = None if plain else _mask(positions[0], window or ids.shape[1]).to(hidden.dtype)
-        module = _made(model, f"model.layers.{index}", seed, device)
+        module = _build_module(model, f"model.layers.{index}", seed, device)
         hidden = module(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles[kinds[index]])
-    hidden = _made(model, "model.norm", seed, device)(hidden)
-    head = _made(model, "model.embed_tokens" if model.config.tie_word_embeddings else "lm_head", seed, device).weight
+    hidden = _build_module(model, "model.norm", seed, device)(hidden)
+    head = _build_module(
+        model, "model.embed_tokens" if model.config.tie_word_embeddings else "lm_head", seed, device
+    ).weight
     cap = multipliers(model.config.to_dict()).logit_cap
     return torch.cat([decoder.softcap(F.linear(rows, head).cpu() / divisor, cap) for rows in hidden.split(1)])
 
 
-def _made(model: Any, name: str, seed: int, device: torch.device) -> Any:
+def _build_module(model: Any, name: str, seed: int, device: torch.device) -> Any:
     """The module of this name with its weights, on the device."""
     module = deepcopy(model.get_submodule(name)).to_empty(device=device)
     weights.generate_shard(module, model, seed, {}, f"{name}.")

@@ -51,7 +51,10 @@ def prompt_ops(
     if sharded:
         cases = dict.fromkeys(_without_residual(case) for case in cases)
     ops = [op for op in (_op(case, gpu, usable) for case in cases) if op is not None]
-    return [*(ops if small and not sharded else map(_alone, ops)), *last_rows(layer_ops, gpu, exclude, sharded=sharded)]
+    return [
+        *(ops if small and not sharded else map(_without_pdl, ops)),
+        *last_rows(layer_ops, gpu, exclude, sharded=sharded),
+    ]
 
 
 def last_rows(
@@ -83,7 +86,7 @@ def is_of_prompts(case: Case, traffic: BatchShape) -> bool:
     return rows > 0 and rows % (traffic.batch * queries) == 0
 
 
-def _alone(op: PlannedOp) -> PlannedOp:
+def _without_pdl(op: PlannedOp) -> PlannedOp:
     """Triton's ops as ordinary launches: dependent ones are safe only beside dependent neighbours."""
     if not op.variant.endswith("_triton"):
         return op

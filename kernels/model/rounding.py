@@ -179,8 +179,8 @@ def _module(layer: Any, name: str) -> Any:
 def _take_out(moment: Tensor, norm: Tensor | None, left: Tensor | None) -> Tensor:
     """Makes moments of inputs times `norm` those of inputs times `left`, the norm that the compact decoder keeps."""
     if norm is not None and left is not None and norm is not left:
-        share = torch.where(norm == 0, 0, left.float() / norm.float())
-        moment.mul_(share[:, None]).mul_(share[None, :])
+        factor = torch.where(norm == 0, 0, left.float() / norm.float())
+        moment.mul_(factor[:, None]).mul_(factor[None, :])
     return moment
 
 

@@ -131,7 +131,7 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
         boxes = {name: _boxes(name, shapes[name], own.shape, place) for name, own in shard.named_parameters()}
         weights.generate_shard(shard, full, seed, boxes)
 
-    return _made(config, devices, dtype, fill)
+    return _build_sharded(config, devices, dtype, fill)
 
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
     try:
         files = _files(directory)
-        return _made(config, devices, dtype, fill, at_once=len(devices))
+        return _build_sharded(config, devices, dtype, fill, at_once=len(devices))
     except SafetensorError as error:
         raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
 
@@ -172,10 +172,10 @@ def shard_model(model: Any, devices: Sequence[torch.device]) -> TensorParallelMo
                 own[at].copy_(full[box])
         shard.model.rotary_emb = deepcopy(model.model.rotary_emb).to(shard.device)
 
-    return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
+    return _build_sharded(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
 
 
-def _made(
+def _build_sharded(
     config: dict[str, Any],
     devices: Sequence[torch.device],
     dtype: str,

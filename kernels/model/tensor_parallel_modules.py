@@ -42,13 +42,13 @@ class RankModules(nn.Module):
         outputs = []
         for rank, module in enumerate(self._ranks):
             device = next(module.parameters()).device
-            own = {name: self._own(name, value, rank, device) for name, value in kwargs.items()}
+            own = {name: self._of_rank(name, value, rank, device) for name, value in kwargs.items()}
             outputs.append(module(*(_moved(item, device) for item in hidden), **own))
         if isinstance(outputs[0], tuple):  # attention gives its weights too, which nobody reads
             return self.sum(*(output[0] for output in outputs)), None
         return self.sum(*outputs)
 
-    def _own(self, name: str, value: Any, rank: int, device: torch.device) -> Any:
+    def _of_rank(self, name: str, value: Any, rank: int, device: torch.device) -> Any:
         if isinstance(value, DynamicCache):
             return _cache_of(value, rank, self._ranks)
         source, copied = self._copies.get((name, device), (None, None))

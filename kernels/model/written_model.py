@@ -35,10 +35,10 @@ def write_generated(config: dict[str, Any], folder: Path, devices: Sequence[str]
     model.config.save_pretrained(folder)
     rest = ["model.embed_tokens", "model.norm", *(["lm_head"] if not model.config.tie_word_embeddings else [])]
     modules = [*rest, *(f"model.layers.{index}" for index in range(len(model.model.layers)))]
-    shares = [modules[begin :: len(devices)] for begin in range(len(devices))]
+    modules_of_devices = [modules[begin :: len(devices)] for begin in range(len(devices))]
     write_share = partial(_write_modules, config, folder, dtype, seed)
     with ProcessPoolExecutor(len(devices), multiprocessing.get_context("spawn")) as pool:
-        written = [name for names in pool.map(write_share, shares, devices) for name in names.items()]
+        written = [name for names in pool.map(write_share, modules_of_devices, devices) for name in names.items()]
     index = {"metadata": {}, "weight_map": dict(written)}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     _write_tokenizer(folder, _names(model.config.vocab_size, ()))

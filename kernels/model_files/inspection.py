@@ -70,7 +70,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     """Checks a model directory, or {path in it: where the content lies}, by headers and small files, of `quota` bytes
     at most. Raises ModelRefused with the file, the field and the reason.
     """
-    given = _listed(where) if isinstance(where, Path) else dict(where)
+    given = _list_files(where) if isinstance(where, Path) else dict(where)
     sizes = {path: _plain_size(path, at) for path, at in given.items()}
     selection = select_files(given, read_index(given[INDEX]) if INDEX in given else None)
     files = {path: given[path] for path in selection.files}
@@ -207,7 +207,7 @@ def _ignored_code(config: dict[str, Any]) -> list[str]:
     ]
 
 
-def _listed(directory: Path) -> dict[str, Path]:
+def _list_files(directory: Path) -> dict[str, Path]:
     """Every file below the directory; links and special files are refused, not followed."""
     if not directory.is_dir():
         raise ModelRefused(str(directory), "", "there is no such directory")

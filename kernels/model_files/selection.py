@@ -75,10 +75,10 @@ def gguf_file(paths: Iterable[str]) -> str:
 def select_in(directory: Path) -> Selection:
     """What is read of a folder on this machine. Of other folders the top alone is listed. Raises ModelRefused."""
     index = directory / INDEX
-    return select_files(sorted(_listed(directory)), read_index(index) if index.is_file() else None)
+    return select_files(sorted(_list_names(directory)), read_index(index) if index.is_file() else None)
 
 
-def _listed(directory: Path) -> Iterator[str]:
+def _list_names(directory: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(directory):
         parts = Path(folder).relative_to(directory).parts
         if parts and not MODULE.fullmatch(parts[0]):

@@ -156,8 +156,8 @@ def attention(
         scores = scores.masked_fill(~visible(case, block, q.device), -math.inf)
         if sinks is not None:
             scores = torch.cat((scores, sinks[:, None, None].expand(*scores.shape[:3], 1)), dim=-1)
-        shares = torch.softmax(scores, dim=-1)[..., : case.kv_len]
-        out[:, :, block] = torch.nan_to_num(shares) @ v
+        probabilities = torch.softmax(scores, dim=-1)[..., : case.kv_len]
+        out[:, :, block] = torch.nan_to_num(probabilities) @ v
     return out.transpose(1, 2).contiguous()
 
 

@@ -18,7 +18,7 @@ from kernels.ops.base import (
     Weights,
 )
 from kernels.ops.oracle import ErrorComparison, Failed, Oracle
-from kernels.ops.sampling import Sampling as Draw
+from kernels.ops.sampling import Sampling as RowSampling
 from kernels.ops.sampling import choose, gumbel
 
 if TYPE_CHECKING:
@@ -108,10 +108,12 @@ def sample(logits: "Tensor", settings: Arguments, top_k: int = TOP_K) -> "Tensor
     return torch.tensor(drawn, dtype=torch.int64, device=logits.device)
 
 
-def samplings(settings: Arguments, top_k: int) -> list[tuple[Draw, int]]:
+def samplings(settings: Arguments, top_k: int) -> list[tuple[RowSampling, int]]:
     """How each row is drawn, and the index of its token."""
     rows = zip(*(settings[name].tolist() for name in SETTING_DTYPES), strict=True)
-    return [(Draw(heat, top_k, share, seed % (1 << 64), stream), index) for heat, share, seed, stream, index in rows]
+    return [
+        (RowSampling(heat, top_k, top_p, seed % (1 << 64), stream), index) for heat, top_p, seed, stream, index in rows
+    ]
 
 
 def _settings(m: int, make: "Maker") -> Arguments:
@@ -187,10 +189,10 @@ def _off(ids: "Tensor", logits: "Tensor", settings: Arguments, top_k: int = TOP_
     best, order = scaled.topk(min(top_k + 1, logits.shape[1]))
     beyond = best[:, top_k:] if best.shape[1] > top_k else torch.full_like(best[:, :1], -math.inf)
     best, order = best[:, :top_k], order[:, :top_k]
-    share = torch.softmax(best, dim=1)
+    probs = torch.softmax(best, dim=1)
     tokens = torch.cat([order, ids.long()[:, None]], dim=1)  # the last column is the chosen token's
     mine = scaled.gather(1, tokens)
-    before = torch.cat([share.cumsum(dim=1) - share, (share * (best > mine[:, -1:])).sum(dim=1, keepdim=True)], dim=1)
+    before = torch.cat([probs.cumsum(dim=1) - probs, (probs * (best > mine[:, -1:])).sum(dim=1, keepdim=True)], dim=1)
     last = best[:, -1:]
     margin = torch.minimum(
         torch.where(mine >= last, mine - beyond, mine - last), torch.where(top_p < 1, top_p - before, math.inf)

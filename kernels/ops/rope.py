@@ -77,9 +77,9 @@ class RopeCase(BaseCase):
         scales: Arguments = {}
         if self.kv_dtype is not None:
             caches = {name: cache.to(torch.float8_e4m3fn) for name, cache in caches.items()}
-            shares = torch.linspace(0.5, 1.0, self.kv_heads, device=make.device) / E4M3_MAX
+            factors = torch.linspace(0.5, 1.0, self.kv_heads, device=make.device) / E4M3_MAX
             scales = {
-                name: shares * (rows.abs().amax().float() if rows.numel() else 1)
+                name: factors * (rows.abs().amax().float() if rows.numel() else 1)
                 for name, rows in (("k_scale", k), ("v_scale", v))
             }
         return {"v": v, **caches, "position": position, **table, **scales}

@@ -147,6 +147,6 @@ def step_attention(
         own = sinks.to(wide).view(1, kv_heads, -1, 1).expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, own), dim=-1)
     values = torch.where(seen[:, :, None, None], values, values.new_zeros(())).to(wide)
-    shares = torch.softmax(scores, dim=-1)[..., : keys.shape[1]]
-    out = torch.einsum("bhgl,blhd->bhgd", shares, values)
+    probabilities = torch.softmax(scores, dim=-1)[..., : keys.shape[1]]
+    out = torch.einsum("bhgl,blhd->bhgd", probabilities, values)
     return out.to(qkv.dtype).reshape(case.batch, heads * head_dim)

@@ -61,8 +61,8 @@ def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
     tensor_scale = max(float(blocks.abs().max()) / (6 * E4M3_MAX), 1e-30)
     scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=E4M3_MAX).to(torch.float8_e4m3fn)
     unit = scales.float() * tensor_scale
-    shares = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
-    return QuantisedWeight(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
+    quotients = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
+    return QuantisedWeight(e2m1.codes(quotients).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
 
 
 def values(quantised: QuantisedWeight) -> torch.Tensor:

@@ -18,7 +18,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from kernels.megakernel.host.shares import shares_of  # noqa: E402
+from kernels.megakernel.host.token_breakdown import token_breakdown  # noqa: E402
 from kernels.megakernel.host.trace import timeline_of  # noqa: E402
 from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs, sample_two_gpus  # noqa: E402
 from tests.kernels.megakernel.recorded import llama  # noqa: E402
@@ -113,7 +113,7 @@ def inside(run: Run) -> Run:
     ceilings = Ceilings.model_validate(run.stages.get(stage="profile").result["ceilings"])
     stage = run.stages.get(stage="verify")
     program, raw = llama()
-    shares = shares_of(timeline_of([(program, raw)]), [program], KEYS)
+    shares = token_breakdown(timeline_of([(program, raw)]), [program], KEYS)
     profile = with_shares(PlanProfile.model_validate(stage.result["profile"]), shares, STEPS, ceilings)
     stage.result |= {"profile": profile.model_dump(mode="json")}
     stage.save()

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.api.models import IdempotentRequest
 from workbench.api.problems import respond
 from workbench.api.quota import check_bytes
@@ -54,7 +54,7 @@ class IdempotencyMiddleware(Middleware):
         row = rows.filter(key=key).exclude(status=None).first()
         if row is not None:
             return self._again(row, digest)
-        with held(f"{caller} {key}") as free:
+        with try_lock(f"{caller} {key}") as free:
             if not free:
                 early = respond(409, "The first request with this Idempotency-Key is still being answered; try again.")
                 early["Retry-After"] = "1"

@@ -13,7 +13,7 @@ FILE = "in-flight"
 
 
 @contextlib.contextmanager
-def held(name: str) -> Iterator[bool]:
+def try_lock(name: str) -> Iterator[bool]:
     """Hold `name` for the block; the value is False when another thread or process holds it, and then nothing is held.
 
     The lock is one byte of a file in the data directory, which all web processes share (Linux: open file description

@@ -181,7 +181,7 @@ def both_models(sides: Sequence[BringUp]) -> Table:
     return _compared("model, ms of a request", [[name, *(times.get(name) for times in ms_by_model)] for name in names])
 
 
-def both_shares(sides: Sequence[BringUp]) -> Table:
+def compare_shares(sides: Sequence[BringUp]) -> Table:
     """Each op's shares on both GPUs."""
     shares_by_op = [{op_share.op: op_share for op_share in op_shares(side.races)} for side in sides]
     names = dict.fromkeys(name for by_op in shares_by_op for name in by_op)

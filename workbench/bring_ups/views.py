@@ -95,7 +95,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         context["sections"] = [
             _table("both-ceilings", "Measured ceilings", tables.both_ceilings(sides)),
             _table("both-models", "A request of each model", tables.both_models(sides), basis="modelled"),
-            _table("both-shares", "Shares by op", tables.both_shares(sides)),
+            _table("both-shares", "Shares by op", tables.compare_shares(sides)),
             _table("both-proofs", "Variants that end otherwise", tables.both_proofs(sides)),
             _table("both-races", "Cases raced on both", tables.both_races(sides)),
         ]

@@ -26,14 +26,14 @@ def against(api: ApiClient, run: dict[str, Any], kept_id: str, limit: float) -> 
     if reference["id"] == run["id"]:
         raise CliError("--against names the same run; give a kept one.")
     try:
-        return judge(_kept(api, reference), _kept(api, run), limit)
+        return judge(_read_run(api, reference), _read_run(api, run), limit)
     except NotComparable as error:
         raise CliError(str(error), Exit.USAGE) from None
     except TooFewProcesses as error:
         raise CliError(str(error), Exit.NOT_ENOUGH_SAMPLES) from None
 
 
-def _kept(api: ApiClient, run: dict[str, Any]) -> KeptRun:
+def _read_run(api: ApiClient, run: dict[str, Any]) -> KeptRun:
     workload = api.get(f"/workloads/{run['workload']}")
     return KeptRun(
         f"run {run['id'][:8]} of {run['created_at'][:16].replace('T', ' ')}",

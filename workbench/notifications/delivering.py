@@ -52,7 +52,7 @@ def deliver_due(seconds: float = 10.0) -> int:
     tried, end = 0, time.monotonic() + seconds
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while claimed := list(_claim()):
-            futures = [(delivery, pool.submit(_timed, _made(delivery))) for delivery in claimed]
+            futures = [(delivery, pool.submit(_timed, _make_message(delivery))) for delivery in claimed]
             for delivery, future in futures:
                 _keep(delivery, *future.result())
             tried += len(claimed)
@@ -79,7 +79,7 @@ def _claim() -> Iterator[Delivery]:
                 yield delivery
 
 
-def _made(delivery: Delivery) -> Send:
+def _make_message(delivery: Delivery) -> Send:
     """What `_send` makes; a message that cannot be made is given up, and holds up no other."""
     try:
         return _send(delivery)

@@ -40,7 +40,7 @@ def add(organisation: Organisation, user: Any, url: str, kinds: Iterable[str]) -
         webhook = Webhook.objects.create(
             organisation=organisation,
             url=url,
-            kinds=_known(kinds),
+            kinds=_choosable(kinds),
             secret=cipher(WEBHOOK_SECRETS).encrypt(secret.encode()).decode(),
             created_by=user,
         )
@@ -57,7 +57,7 @@ def remove(webhook: Webhook) -> None:
 
 def choose(membership: Membership, kinds: Iterable[str]) -> None:
     """What a member gets by e-mail from now on."""
-    Subscription.objects.update_or_create(membership=membership, defaults={"kinds": _known(kinds)})
+    Subscription.objects.update_or_create(membership=membership, defaults={"kinds": _choosable(kinds)})
 
 
 def chosen(membership: Membership) -> list[str]:
@@ -71,6 +71,6 @@ def unsubscribe(membership_id: UUID) -> None:
     Subscription.objects.filter(membership=membership_id).update(kinds=[])
 
 
-def _known(kinds: Iterable[str]) -> list[str]:
+def _choosable(kinds: Iterable[str]) -> list[str]:
     names = set(kinds)
     return [str(kind) for kind, _ in CHOOSABLE if kind in names]

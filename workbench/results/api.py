@@ -29,7 +29,7 @@ def compare_runs(
         raise invalid([{"field": "kept_id", "reason": "names the same run; give a kept one"}])
     new, reference = (own_run(request, key) for key in (run_id, kept_id))
     try:
-        comparison = judge(_found(reference), _found(new), percent / 100)
+        comparison = judge(_comparable(reference), _comparable(new), percent / 100)
     except (NotComparable, TooFewProcesses, Unreadable) as error:
         raise Problem(409, str(error)) from error
     ratios, sentence = comparison.ratios, comparison.sentence
@@ -42,7 +42,7 @@ def compare_runs(
     }
 
 
-def _found(run: Run) -> KeptRun:
+def _comparable(run: Run) -> KeptRun:
     """What is compared of a run. Raises Unreadable."""
     name = f"run {str(run.id)[:8]} of {moment(run.created_at, 'minute')}"
     return KeptRun(name, run.workload.model.digest, run.workload.sla, services.results(run))

@@ -201,7 +201,7 @@ def same_load_sentence(economics: UnitEconomics | None, load: str) -> str:
     return f"{start} Both are counted at one load, promise or not: {load}."
 
 
-def _whole(interval: Interval) -> str:
+def _count_words(interval: Interval) -> str:
     return (
         f"{interval.value:,.0f}"
         if interval.low == interval.high
@@ -225,7 +225,7 @@ def _rows(before: Fleet | None, after: Fleet | None, *, at_most: bool) -> list[F
         return FleetRow(title, anchor, *(MISSING if value is None else write(value) for value in values))
 
     rows = [
-        row(f"GPUs needed{', at most' if at_most else ''}", "gpus-needed", "gpus", _whole),
+        row(f"GPUs needed{', at most' if at_most else ''}", "gpus-needed", "gpus", _count_words),
         row("A month", "month-and-year", "month"),
         row("A year", "month-and-year", "year"),
         row("A thousand requests of this demand", "thousand-requests", "thousand_requests", amount),

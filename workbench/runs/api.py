@@ -174,12 +174,12 @@ def read_run_report(request: Any, run_id: UUID) -> HttpResponse:
     return response
 
 
-def _own(request: Any, kind: Any, key: UUID) -> Any:
+def _run_or_404(request: Any, kind: Any, key: UUID) -> Any:
     return get_object_or_404(kind.objects.for_user(request.user), pk=key)
 
 
 def _delete(request: Any, kind: Any, key: UUID, with_dependents: bool) -> Status[None]:
-    deletion.delete(_own(request, kind, key), request.membership, with_dependents)
+    deletion.delete(_run_or_404(request, kind, key), request.membership, with_dependents)
     return Status(204, None)
 
 
@@ -189,7 +189,7 @@ def _delete(request: Any, kind: Any, key: UUID, with_dependents: bool) -> Status
 )
 def model_dependents(request: Any, model_id: UUID) -> deletion.Dependents:
     """What deleting the model would delete as well."""
-    return deletion.dependents(_own(request, Model, model_id))
+    return deletion.dependents(_run_or_404(request, Model, model_id))
 
 
 @intake_router.delete("/models/{model_id}", response={204: None}, tags=["models"], summary="Delete a model")
@@ -204,7 +204,7 @@ def delete_model(request: Any, model_id: UUID, with_dependents: bool = False) ->
 )
 def workload_dependents(request: Any, workload_id: UUID) -> deletion.Dependents:
     """What deleting the workload would delete as well."""
-    return deletion.dependents(_own(request, Workload, workload_id))
+    return deletion.dependents(_run_or_404(request, Workload, workload_id))
 
 
 @intake_router.delete("/workloads/{workload_id}", response={204: None}, tags=["workloads"], summary="Delete a workload")
@@ -217,7 +217,7 @@ def delete_workload(request: Any, workload_id: UUID, with_dependents: bool = Fal
 @router.get("/runs/{uuid:run_id}/dependents", response=deletion.Dependents, summary="What goes too")
 def run_dependents(request: Any, run_id: UUID) -> deletion.Dependents:
     """What deleting the run would delete as well."""
-    return deletion.dependents(_own(request, Run, run_id))
+    return deletion.dependents(_run_or_404(request, Run, run_id))
 
 
 @router.delete("/runs/{uuid:run_id}", response={204: None}, summary="Delete a run")

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.cache import caches
 from django.http import HttpResponse
 
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.web import pdf
 from workbench.web.error_pages import refused
 from workers.report import tables
@@ -72,18 +72,18 @@ def _pdf(page: str, organisation: Any) -> tuple[bytes | None, str]:
     key, end = f"pdf-{hashlib.sha256(page.encode()).hexdigest()}", time.monotonic() + PATIENCE_SECONDS
     if cached := caches["results"].get(key):
         return base64.b64decode(cached), ""
-    with held(f"pdf {organisation}") as own_turn:
+    with try_lock(f"pdf {organisation}") as own_turn:
         while own_turn:
-            with held("pdf") as free:
+            with try_lock("pdf") as free:
                 if free:
-                    return _made(page, key)
+                    return _make_pdf(page, key)
             if time.monotonic() > end:
                 break
             time.sleep(0.25)
     return None, BUSY
 
 
-def _made(page: str, key: str) -> tuple[bytes | None, str]:
+def _make_pdf(page: str, key: str) -> tuple[bytes | None, str]:
     try:
         content = pdf.pdf(page)
     except pdf.NoPdf as error:

@@ -89,13 +89,13 @@ def shrink_database() -> None:
                 return
 
 
-def _room() -> Path:
+def _free_bytes() -> Path:
     return Path(settings.WORKBENCH_DATA) / "room"
 
 
 def keep_room() -> None:
     """Makes the file that keeps room for deletions, where it is missing and there is space for it."""
-    free = _room()
+    free = _free_bytes()
     if free.exists() or free_bytes(free.parent) < 2 * ROOM_BYTES:
         return
     making = free.with_suffix(f".{os.getpid()}")
@@ -112,4 +112,4 @@ def keep_room() -> None:
 
 def give_room() -> None:
     """Gives the room back to the file system; the sweep takes it again once there is space."""
-    _room().unlink(missing_ok=True)
+    _free_bytes().unlink(missing_ok=True)

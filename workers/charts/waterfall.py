@@ -38,7 +38,7 @@ def steps(results: Results) -> list[WaterfallBar]:
     first = verify.outcomes[0]
     if first.objective.unit != "ms" or first.before is None or first.after is None or first.objective.percentile != 50:
         return []
-    between = _between(results)
+    between = _steps_between(results)
     if not between:
         return []
     bars, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
@@ -50,7 +50,7 @@ def steps(results: Results) -> list[WaterfallBar]:
     return [*bars, WaterfallBar("floor", 0.0, floor, "floor")] if floor else bars
 
 
-def _between(results: Results) -> list[tuple[str, float]]:
+def _steps_between(results: Results) -> list[tuple[str, float]]:
     """The plans from today's to the one that was chosen, each by the change that leads to it, in ms."""
     trials = with_verification(results)
     chosen = next((trial for trial in trials if trial.chosen and trial.primary), None)

@@ -34,7 +34,7 @@ def points(
         modelled |= {(point.gpu, point.plan): point for point in points if point is not None}
     drawn += modelled.values()
     for results in measured.values():
-        if own_points := _own(results, workload):
+        if own_points := _baseline_points(results, workload):
             return with_front([*drawn, *own_points])
     return with_front(drawn)
 
@@ -97,7 +97,7 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     return CostPoint(_gpus(gpu_class, plan.tensor_parallel_size), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
-def _own(results: Results, workload: Workload) -> list[CostPoint]:
+def _baseline_points(results: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
     first, present, points = workload.objectives[0], workload.present, []
     load = results.verify.endpoint.load if results.verify and results.verify.endpoint else None

@@ -172,7 +172,7 @@ def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
         return None
     rows = [_row(price, after, first) for price in before]
     most = [min(side, key=lambda price: price.usd_per_mtok.value) for side in (before, after)]
-    words = [*_no_slower(rows, first), _most(before, after, *most)]
+    words = [*_no_slower(rows, first), _most_tokens_sentence(before, after, *most)]
     return AnyLoad(
         promise=first.label,
         unit=first.unit,
@@ -234,7 +234,7 @@ def _no_slower(rows: Sequence[AnyLoadRow], first: Objective) -> list[str]:
     ]
 
 
-def _most(
+def _most_tokens_sentence(
     before: Sequence[LoadPrice], after: Sequence[LoadPrice], most_before: LoadPrice, most_after: LoadPrice
 ) -> str:
     """Each side where it gave the most tokens; where that is the highest load tried, more may give more."""
@@ -244,8 +244,8 @@ def _most(
     )
     undecided = [
         name
-        for name, side, most in (("before", before, most_before), ("after", after, most_after))
-        if most.level == side[-1].level
+        for name, side, highest in (("before", before, most_before), ("after", after, most_after))
+        if highest.level == side[-1].level
     ]
     if not undecided:
         return sentence

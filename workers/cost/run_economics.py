@@ -103,7 +103,7 @@ def moves(economics: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
     hourly = [side.usd_per_hour if side else None for side in sides]
     points = []
     for usd in sorted({price.low, price.typical, price.high}):
-        factors = [usd / price.typical if side and side.gpu == _own(economics) else 1.0 for side in sides]
+        factors = [usd / price.typical if side and side.gpu == _gpu_used(economics) else 1.0 for side in sides]
         costs = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
         points.append(_point("price", f"{dollars(usd)} per GPU-hour", costs))
     for duty in dict.fromkeys((economics.duty_cycle, *DUTY_CYCLES)):
@@ -122,7 +122,7 @@ def _point(what: str, value: str, both: list[float | None]) -> PricePoint:
     return PricePoint(what=what, value=value, before=both[0], after=both[1], basis="modelled")  # type: ignore[arg-type]
 
 
-def _own(economics: UnitEconomics) -> str:
+def _gpu_used(economics: UnitEconomics) -> str:
     """The GPU that the run used: after always runs on it."""
     side = economics.after or economics.before
     return side.gpu if side else ""

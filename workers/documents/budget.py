@@ -97,7 +97,7 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
     if not taken:
         return ""
     minutes = workload.constraints.minutes
-    total, allowed = _words(sum(taken.values())), _words(60 * minutes)
+    total, allowed = _duration_words(sum(taken.values())), _duration_words(60 * minutes)
     if sum(taken.values()) <= 60 * minutes:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
@@ -105,7 +105,9 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
         seconds = seconds_granted(stage, workload, spent, results)
         spent += taken[stage]
         if stage in MINIMAL_WORK and taken[stage] > seconds + WORTH_NAMING:
-            over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({MINIMAL_WORK[stage]})")
+            over.append(
+                f"{stage} {_duration_words(taken[stage])} of {_duration_words(seconds)} ({MINIMAL_WORK[stage]})"
+            )
     sentence = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
         return f"{sentence} Each kept to its share, or to the {MIN_SECONDS:.0f} s that every stage gets."
@@ -113,6 +115,6 @@ def sentence(workload: Workload, taken: Mapping[str, float], results: Results) -
     return f"{sentence} {why}: {'; '.join(over)}."
 
 
-def _words(seconds: float) -> str:
+def _duration_words(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes and rest else f"{minutes} min" if minutes else f"{rest} s"

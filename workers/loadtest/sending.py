@@ -35,7 +35,7 @@ class LoadTarget:
         return self.api != "embeddings"
 
     @property
-    def most(self) -> int:
+    def max_processes_here(self) -> int:
         return self.most_processes or max_processes(here=self.address.here)
 
 
@@ -44,7 +44,7 @@ def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDura
     users = None if traffic.open_loop else traffic.concurrency
     wanted = processes_for(users, requests(traffic, folder), limits.seconds)
     load = partial(_load, target, traffic, folder, scale)
-    return Sending(target.address, load, limits, min(target.most, wanted))
+    return Sending(target.address, load, limits, min(target.max_processes_here, wanted))
 
 
 def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:

@@ -10,7 +10,7 @@ import torch
 
 from kernels.measure.roofline import doubt
 from kernels.megakernel.host import record, trace
-from kernels.megakernel.host.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
+from kernels.megakernel.host.token_breakdown import ATTENTION_NAME, InstructionTime, TokenBreakdown, token_breakdown
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
 from workers.wording.errors import error_sentence
@@ -50,7 +50,7 @@ def with_breakdown(
     return with_shares(profile, shares, steps, ceilings)
 
 
-def with_shares(profile: PlanProfile, shares: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
+def with_shares(profile: PlanProfile, shares: TokenBreakdown, steps: int, ceilings: Ceilings) -> PlanProfile:
     """The profile with its row of the megakernel divided by these shares, and a sentence about them."""
     row = next(row for row in profile.rows if row.op == MEGAKERNEL)
     tbps = ceilings.of_single_calls.read_tbps
@@ -61,7 +61,7 @@ def with_shares(profile: PlanProfile, shares: TokenShares, steps: int, ceilings:
     )
 
 
-def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> TokenShares | str:
+def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> TokenBreakdown | str:
     """The shares of the middle token, or the end of a sentence on why there are none."""
     try:
         needed = RECORD_SECONDS + BUILD_SECONDS * len(record.unmade(runner))
@@ -69,12 +69,12 @@ def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> 
             return f"building its instrumented kernel and one request take {needed:.0f} s, and {seconds:.0f} s are left"
         recorded = record.timeline(runner, prompt, steps + 1)
         keys = prompt.shape[1] + (steps + 1) / 2
-        return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], keys)
+        return token_breakdown(trace.timeline_of(recorded), [program for program, _ in recorded], keys)
     except (RuntimeError, ValueError, OSError) as error:
         return f"its instrumented kernel failed ({error_sentence(error).rstrip('.')})"
 
 
-def rows_of(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> list[OpRow]:
+def rows_of(row: OpRow, shares: TokenBreakdown, steps: int, read_tbps: float) -> list[OpRow]:
     """The megakernel's row as one for the work of each kind of instruction, one for the time until its input is read,
     and one for the time between instructions.
 
@@ -91,7 +91,7 @@ def rows_of(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> li
     return [*rows, _part(row, f"{INSIDE}between instructions", shares.between, steps)]
 
 
-def _name(kind: InstructionShare) -> str:
+def _name(kind: InstructionTime) -> str:
     return f"{INSIDE}{NAMES[kind.op]}"
 
 
@@ -109,7 +109,7 @@ def _part(row: OpRow, name: str, share: float, calls: int, least: float = 0.0, r
     )
 
 
-def sentence(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> str:
+def sentence(row: OpRow, shares: TokenBreakdown, steps: int, read_tbps: float) -> str:
     """What a token of the megakernel spends its time on, and what its bytes take at the measured bandwidth."""
     step_ms = row.ms / steps
     several = f", the mean of {shares.gpus} GPUs" if shares.gpus > 1 else ""

@@ -74,7 +74,7 @@ def ended_for_time(trial: PlanTrial) -> bool:
     return trial.gate == "error" and trial.skipped == "time"
 
 
-def nothing_else(trials: Sequence[PlanTrial]) -> str:
+def no_other_plan(trials: Sequence[PlanTrial]) -> str:
     """Why nothing but today's plan, the chosen one, has a figure; "" where another has one.
 
     Plans that cannot run on the device or that the workload does not allow are not told.

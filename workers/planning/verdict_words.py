@@ -110,7 +110,9 @@ def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
 def _objective_words(outcome: ObjectiveOutcome) -> str:
     """One sentence: what was found, what is promised, what it was before; a second one where that decides nothing."""
     objective, unit = outcome.objective, outcome.objective.unit
-    value = f"is {_beside(outcome.after, objective.limit)} {unit}" if outcome.after is not None else "has no value"
+    value = (
+        f"is {_digits_beside(outcome.after, objective.limit)} {unit}" if outcome.after is not None else "has no value"
+    )
     if objective.limit is None:
         than = "as" if objective.direction == "at_least" else "than"
         limit = f"{objective_limit(objective).removeprefix('≥ ')} {than} today"
@@ -118,7 +120,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
         limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {unit}"
     words = f"{capitalised(objective.label)} {value} where {limit} is promised"
     if outcome.before is not None:
-        words += f"; before, it was {_beside(outcome.before, objective.limit)} {unit}"
+        words += f"; before, it was {_digits_beside(outcome.before, objective.limit)} {unit}"
     ratio = outcome.ratio
     if ratio is not None and not outcome.void:
         sentence = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
@@ -126,7 +128,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     return " ".join(filter(None, [f"{words}.", _undecided_words(outcome)]))
 
 
-def _beside(value: float, limit: float | None) -> str:
+def _digits_beside(value: float, limit: float | None) -> str:
     """The value by the three digits that tables have, or as many more as tell it from the limit."""
     if limit is None or value == limit:
         return plain(value)

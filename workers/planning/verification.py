@@ -254,4 +254,4 @@ def _choice(document: StageInput) -> str:
     if document.left_out:
         return NO_OTHER
     composed = document.results.compose
-    return composed.choice or summaries.nothing_else(composed.trials) if composed else ""
+    return composed.choice or summaries.no_other_plan(composed.trials) if composed else ""

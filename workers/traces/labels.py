@@ -103,13 +103,13 @@ def label(scope: TraceScope | None, operation: str, phase: str) -> str:
     if name == "add" and scope.owner.endswith(_RESIDUAL):
         return "residual add"
     if "Attention" in scope.owner:
-        in_layout = "attention layout" if name in _LAYOUT else _own(name, scope)
+        in_layout = "attention layout" if name in _LAYOUT else _own_label(name, scope)
         return "attention" if name in _ATTENTION else in_layout
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
     if scope.owner.endswith(_WHOLE_MODELS):
         return _at_the_top(name, scope)
-    return _own(name, scope)
+    return _own_label(name, scope)
 
 
 def _around_the_model(name: str, generates: bool) -> str:
@@ -124,7 +124,7 @@ def _at_the_top(name: str, scope: TraceScope) -> str:
     """Work in the model's own forward. A kernel that no function launched could be anything there."""
     if name in _BOOKKEEPING:
         return "mask and positions"
-    return _own(name, scope) if name else UNATTRIBUTED
+    return _own_label(name, scope) if name else UNATTRIBUTED
 
 
 def _of_experts(name: str, scope: TraceScope) -> str:
@@ -136,5 +136,5 @@ def _of_experts(name: str, scope: TraceScope) -> str:
     return "gated activation" if scope.owner.endswith("Experts") and name == "mul" else ROUTING
 
 
-def _own(name: str, scope: TraceScope) -> str:
+def _own_label(name: str, scope: TraceScope) -> str:
     return f"{scope.name} ({scope.owner}) {name or 'own kernel'}"

@@ -27,7 +27,7 @@ from kernels.ops import TORCH_VARIANTS
 from kernels.plan import Plan, PlannedOp
 from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 from kernels.server.execution.compiling import NotedVariants, compile_together
-from kernels.server.execution.heads import drawing_head, head_case
+from kernels.server.execution.heads import head_case, sampling_head
 from kernels.server.execution.ops import Usable, head_ops, packed_ops
 from kernels.server.execution.served_plans import plan_weights, precision_refusal
 from kernels.server.execution.shapes import Shape
@@ -121,7 +121,7 @@ class DecodeStep:
         ]
 
         head = head_case(model, rows, "argmax")  # type: ignore[arg-type]
-        self._choose = drawing_head(self._rows, model, None, "argmax") if choose and variants.planned(head) else None
+        self._choose = sampling_head(self._rows, model, None, "argmax") if choose and variants.planned(head) else None
 
     def __call__(self, ids: Tensor, position: Tensor, page_table: Tensor, caches: Caches) -> Tensor:
         """Normed hidden states [rows, hidden] of `ids` [rows] at `position` [rows]; keys and values go into caches."""

@@ -257,16 +257,16 @@ def pack(
     offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     offsets[1:] = torch.from_numpy(aligned.cumsum())
     packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=model.lm_head.device)
-    places: dict[tuple[int, int], list[tuple[WeightSection, int]]] = {}
+    pieces_of: dict[tuple[int, int], list[tuple[WeightSection, int]]] = {}
     for sections, offset in zip(program.sections, offsets.tolist(), strict=False):
         at = offset
         for section in sections:
-            places.setdefault((section.layer, section.matrix), []).append((section, at))
+            pieces_of.setdefault((section.layer, section.matrix), []).append((section, at))
             at += program.section_bytes(section)
 
     def place(matrix: int, layer: int, codes: "QuantisedMatrix") -> None:
         cut: dict[tuple[int, int], torch.Tensor] = {}
-        mine = places.get((layer, matrix), [])
+        mine = pieces_of.get((layer, matrix), [])
         first = min((s.tile for s, _ in mine), default=0)  # of the LM head a rank has some of the rows
         own = codes.rows(slice(16 * first, 16 * max((s.tile + s.units for s, _ in mine), default=0)))
         for s, begin in mine:

@@ -69,7 +69,7 @@ class RankedMachine:
         with exclusive_launch(self.gpu, self._others):
             for stream in self._others:
                 stream.wait_stream(streams[0])
-            requests = [self._own(decode, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
+            requests = [self._on_rank(decode, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
             self.tokens, made = [], []
             for rank, request, stream in zip(self.ranks, requests, streams, strict=True):
                 with torch.cuda.stream(stream):
@@ -86,7 +86,7 @@ class RankedMachine:
         self._gather(decode, requests)
         self.launches += 1
 
-    def _own(self, request: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
+    def _on_rank(self, request: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
         """The request with its tensors on the rank's GPU, and logits of its own."""
         if not rank.rank:
             return request

@@ -28,8 +28,8 @@ from kernels.megakernel.program.layout import (
     deal_tiles,
     fit_layout,
     head_tiles,
+    partition_tiles,
     products,
-    shares,
 )
 from kernels.megakernel.program.shape import ModelShape
 
@@ -113,7 +113,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
             (group * layout.tensor_parallel_size + rank) * parts if op in (OUT, DOWN) else 0,
         )
         together = 2 if layout.pairs and op == OUT else 1
-        shared = shares(tiles, columns, parts, layout.sms, rotation, together)
+        shared = partition_tiles(tiles, columns, parts, layout.sms, rotation, together)
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
             first = rank_tiles.start + tile
             if units and program.in_stream(op):
@@ -139,7 +139,7 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
             product(DOWN, layer, on_every_sm=False, group=group)
 
     def add(layer: int, after_attention: bool) -> None:
-        for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
+        for sm, (tile, tiles, *_) in enumerate(partition_tiles(shape.hidden // 16, 1, 1, layout.sms, 0)):
             if layout.sliced and tiles:
                 words = {"op": ADD, "layer": layer, "k_tile": tile, "k_tiles": tiles, "partial": int(after_attention)}
                 rows[sm].append(words)

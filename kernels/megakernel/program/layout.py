@@ -306,7 +306,7 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
         return False
     if layout.splits and part + (0 if aligned else shape.head_dim - 16) > MAX_MERGED_COLUMNS:
         return False
-    shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    shared = partition_tiles(*products(shape, layout)[OUT], layout.sms, 0, together=2)
     return all(units and k_tiles * 16 <= MAX_SHARED_COLUMNS for _, units, _, k_tiles, _ in shared)
 
 
@@ -318,14 +318,14 @@ def can_copy(shape: ModelShape, layout: Layout) -> bool:
     if layout.splits or not alone or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
-        shared = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        shared = partition_tiles(*products(shape, layout)[op], layout.sms, 0, together)
         read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(shared) if units}
         if len(read) < products(shape, layout)[op][2] * layout.copies:
             return False
     return True
 
 
-def shares(
+def partition_tiles(
     tiles: int, columns: int, parts: int, sms: int, rotation: int, together: int = 1
 ) -> list[tuple[int, int, int, int, int]]:
     """Divides a matrix of `tiles` x `columns` tiles among the SMs: (tile, units, k_tile, k_tiles, part) for each SM.

@@ -86,7 +86,7 @@ class Ordering:
     def _list(self, sm: int) -> list[Node]:
         """The SM's instructions of all tokens."""
         table, rank = instruction_rows(self.tables[sm]), sm // self.layout.sms
-        done = [self._placed(effects(self.shape, self.layout, sm, words), rank) for words in table]
+        done = [self._over_all_ranks(effects(self.shape, self.layout, sm, words), rank) for words in table]
         listed = []
         for token in range(TOKENS):
             for index, (words, effect) in enumerate(zip(table, done, strict=True)):
@@ -101,7 +101,7 @@ class Ordering:
                 listed.append(Node(sm, index, token, words, effect, column, value, effect.always))
         return listed
 
-    def _placed(self, declared: Effects, rank: int) -> Effects:
+    def _over_all_ranks(self, declared: Effects, rank: int) -> Effects:
         """The effects with the blocks and key-value heads of a rank numbered over all ranks."""
         if self.layout.tensor_parallel_size == 1:
             return declared
@@ -110,14 +110,14 @@ class Ordering:
             first = a.first + owner * self.sizes[a.buffer]
             return Access(a.buffer, a.layer, first, a.count, a.repeat, a.stride, a.always)
 
-        def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+        def slots(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
 
         ranks = range(self.layout.tensor_parallel_size)
         writes = [at(write, r) for write in declared.writes for r in (ranks if write.buffer in EXCHANGED else (rank,))]
         reads = tuple(at(read, rank) for read in declared.reads)
         return replace(
-            declared, reads=reads, writes=tuple(writes), appends=places(declared.appends), meets=places(declared.meets)
+            declared, reads=reads, writes=tuple(writes), appends=slots(declared.appends), meets=slots(declared.meets)
         )
 
     def epoch(self, node: Node, access: Access) -> int:

@@ -45,7 +45,7 @@ class InvalidProgram(ValueError):
 
 def validate(*programs: Program) -> list[ProgramProblem]:
     """All problems in the programs of all ranks, in order; an empty list is the proof. Takes seconds."""
-    problems = _together(programs)
+    problems = _are_of_one_model(programs)
     for program in programs if not problems else ():
         rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
         problems += [replace(problem, rank=rank) for problem in structure(program)]
@@ -64,7 +64,7 @@ def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     ]
 
 
-def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
+def _are_of_one_model(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether these are the programs of one model's ranks, each once."""
     first = programs[0]
     ranks = [program.rank for program in programs]

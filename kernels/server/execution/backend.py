@@ -58,7 +58,7 @@ class LaunchedStep:
     """A launched step: ids, log probabilities, the event behind them, and which ids belong to its parts."""
 
     ids: Tensor
-    draws: list[int]
+    sampled: list[int]
     logprobs: Copied | None
     prompts: list[CopiedPrompt]
     event: "torch.cuda.Event | None"
@@ -148,7 +148,7 @@ class KernelsBackend:
         self._packed: list[Packed] = [{} for _ in self.models]
         self._captured: dict[Shape, Captured] = {}
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
-        """The passes that end with an LM head, where that is faster than logits and a draw."""
+        """The passes that end with an LM head, where that is faster than logits and sampling."""
         self._heads_left: dict[Shape, dict[SamplingKind, list[PlannedOp]]] = {}
         """The ops of the passes of captured shapes with LM heads that are still to be captured."""
         self._launched: deque[LaunchedStep] = deque()
@@ -164,7 +164,7 @@ class KernelsBackend:
         self._fastest: dict[Shape, str] = {}
         """The arrangement of each captured pass without chunks."""
         self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
-        """The ms of a pass that ends with `logits` and a draw, and of one that ends with the LM `head`."""
+        """The ms of a pass that ends with `logits` and sampling, and of one that ends with the LM `head`."""
 
     @property
     def graphs(self) -> int:
@@ -269,32 +269,32 @@ class KernelsBackend:
         graph.host.rotate()
         self._sequences.fill(step, shape, host.fields)
         graph.memory.copy_(host.memory, non_blocking=True)
-        graph.one_pass.draws_later = step.processes_logits
+        graph.one_pass.samples_later = step.processes_logits
         graph.run()
-        draws = [*range(len(step.decodes)), *range(shape.decodes, shape.decodes + len(step.prefill_chunks))]
+        sampled = [*range(len(step.decodes)), *range(shape.decodes, shape.decodes + len(step.prefill_chunks))]
         if step.processes_logits:
-            return lambda: self._draw_processed(step, draws, graph, host)
-        self._start_reading(step, draws, graph, host)
+            return lambda: self._sample_processed(step, sampled, graph, host)
+        self._start_reading(step, sampled, graph, host)
         return None
 
     @torch.no_grad()
-    def _draw_processed(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
+    def _sample_processed(self, step: Step, sampled: list[int], graph: Captured, host: HostBuffers) -> None:
         """Draws the tokens of the step from logits that the requests' processors have changed. On a GPU the pass has
         drawn before; the rows of other requests then get the same tokens again, since their noise is the same.
         """
-        graph.one_pass.draw(process_logits(step, draws, graph.one_pass.logits))
-        self._start_reading(step, draws, graph, host)
+        graph.one_pass.sample(process_logits(step, sampled, graph.one_pass.logits))
+        self._start_reading(step, sampled, graph, host)
 
-    def _start_reading(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
+    def _start_reading(self, step: Step, sampled: list[int], graph: Captured, host: HostBuffers) -> None:
         host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
-        logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
+        logprobs = read_back(step, sampled, graph.one_pass.logits, graph.one_pass.chosen)
         one_pass = graph.one_pass
         prompts = read_prompts(step, one_pass.shape, one_pass.hidden, one_pass.logits_of)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        self._launched.append(LaunchedStep(host.ids, draws, logprobs, prompts, event))
+        self._launched.append(LaunchedStep(host.ids, sampled, logprobs, prompts, event))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
@@ -303,7 +303,7 @@ class KernelsBackend:
         if self._exchange is not None:
             self._exchange.check()
         ids = done.ids.tolist()
-        tokens = [[ids[draw]] for draw in done.draws]
+        tokens = [[ids[row]] for row in done.sampled]
         if [-1] in tokens:
             raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
         for prompt in done.prompts:
@@ -371,7 +371,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def _add_head(self, shape: Shape, kind: SamplingKind) -> None:
-        """Captures a head that is left, times it beside logits and a draw, and keeps the faster, if there is memory."""
+        """Captures a head that is left, times it beside logits and sampling, and keeps the faster."""
         ops = self._heads_left[shape].pop(kind)
         if not self._heads_left[shape]:
             del self._heads_left[shape]
@@ -447,4 +447,4 @@ class KernelsBackend:
         memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
         fields: Fields = views(memory, shape, self._pages)
         arrays = {name: each.numpy() for name, each in fields._asdict().items()}
-        return HostBuffers(memory, arrays, torch.zeros(shape.draws, dtype=torch.int64, pin_memory=pinned))
+        return HostBuffers(memory, arrays, torch.zeros(shape.sampled, dtype=torch.int64, pin_memory=pinned))

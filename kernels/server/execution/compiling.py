@@ -115,8 +115,8 @@ def compile_together(builds: Iterable[Build | TritonBuild | Proof]) -> int:
                 else:
                     processes.submit(_make, [item])
         for number in range(processors):
-            if share := of_triton[number::processors]:
-                processes.submit(_make, share)
+            if group := of_triton[number::processors]:
+                processes.submit(_make, group)
         for build in compiling:
             build.result()
     return len(seen)

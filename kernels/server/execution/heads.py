@@ -24,7 +24,7 @@ MAX_EQUAL_LOGITS = 14
 """A head gives a row up where top-k keeps its 64 candidates. With MAX_TOP_K that takes 15 equal logits, which a model
 has whose head has so many equal rows, such as rows of zeros for tokens that do not exist."""
 TIMED_AS: dict[SamplingKind, Sampling] = {"argmax": GREEDY, "top_k_p": Sampling(1.0, top_k=MAX_TOP_K, top_p=0.9)}
-"""How the rows are drawn when a head is timed beside logits and a draw."""
+"""How the rows are sampled when a head is timed beside logits and sampling."""
 ROWS = 1024
 
 
@@ -35,7 +35,7 @@ def head_case(model: decoder.Decoder, rows: int, kind: SamplingKind) -> LmHeadCa
 
 
 def head_kinds(model: decoder.Decoder) -> list[SamplingKind]:
-    """The heads that can draw this model's tokens: a soft cap of logits does not change which is the largest."""
+    """The heads that can sample this model's tokens: a soft cap of logits does not change which is the largest."""
     return [kind for kind in TIMED_AS if kind == "argmax" or model.logit_cap is None]
 
 
@@ -44,22 +44,22 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
     if shape.blocks:
         return []
     cases = [case_from.validate_python(op.case | {"weights": op.case["dtype"]}) for op in ops if op.op == "lm_head"]
-    return [kind for kind in head_kinds(model) if head_case(model, shape.draws, kind) in cases]
+    return [kind for kind in head_kinds(model) if head_case(model, shape.sampled, kind) in cases]
 
 
 def sampling_kinds(step: Step) -> SamplingKind | None:
-    """The head that can draw every token of the step; None if some need their logits."""
+    """The head that can sample every token of the step; None if some need their logits."""
     requests = [part.request for part in step.parts]
     if step.prefill_chunks or step.processes_logits or any(request.logprobs is not None for request in requests):
         return None
-    drawn = [request.sampling for request in requests if not request.sampling.greedy]
-    if not drawn:
+    samplings = [request.sampling for request in requests if not request.sampling.greedy]
+    if not samplings:
         return "argmax"
-    return "top_k_p" if all(0 < how.top_k <= MAX_TOP_K for how in drawn) else None
+    return "top_k_p" if all(0 < how.top_k <= MAX_TOP_K for how in samplings) else None
 
 
-def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:
-    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up. Variants that stream
+def sampling_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:
+    """stream [sampled, hidden] ↦ ids [sampled] int64 by the planned head, -1 where it gives up. Streaming variants
     share the logits' copy, with the norm's weight in it; argmax leaves out a row's factor.
     """
     bound = rows.variants.planned(head_case(model, rows.m, kind))
@@ -77,7 +77,7 @@ def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: Sampl
 @torch.no_grad()
 def most_equal_rows(weight: Tensor) -> int:
     """How many rows of weight [n, k] are equal, at most. Rows are equal if a random sum of their values is."""
-    draw = torch.Generator(weight.device).manual_seed(0)
-    factors = torch.randn(weight.shape[1], dtype=torch.float64, device=weight.device, generator=draw)
+    generator = torch.Generator(weight.device).manual_seed(0)
+    factors = torch.randn(weight.shape[1], dtype=torch.float64, device=weight.device, generator=generator)
     sums = torch.cat([(block.double() * factors).sum(dim=1) for block in weight.split(ROWS)])
     return int(sums.unique(return_counts=True)[1].max())

@@ -17,13 +17,13 @@ FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
 
 class Fields(NamedTuple):
     """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `Shape.rows`: the
-    decodes, then the blocks; draws are those rows whose next token is chosen: the decodes, then the chunks.
+    decodes, then the blocks; `sampled` rows are those whose next token is chosen: the decodes, then the chunks.
 
     `given` [rows] ids, `source` [rows] the slot whose last token a row takes instead (-1: none), `position` [rows],
     `page` [rows, 1] and `offset` [rows] where the row's key goes. `lengths` [decodes] and `tables` [decodes, pages of a
-    sequence] of the decodes' caches, `block_lengths` and `block_tables` of the blocks'. Of each draw `end` [draws], its
-    row, and `target` [draws], the slot of its token; then its sampling: `temperature`, `top_p`, `top_k`, `seed`,
-    `stream` and `place`, the token's place in its sequence.
+    sequence] of the decodes' caches, `block_lengths` and `block_tables` of the blocks'. Of each sampled row
+    `end` [sampled], its index, and `target` [sampled], the slot of its token; then its sampling: `temperature`,
+    `top_p`, `top_k`, `seed`, `stream` and `place`, the token's place in its sequence.
     """
 
     given: torch.Tensor
@@ -47,9 +47,9 @@ class Fields(NamedTuple):
 
 def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and dtype of each field; `pages` are those of a sequence."""
-    rows, draws = shape.rows, shape.draws
+    rows, sampled = shape.rows, shape.sampled
     by_row = {name: ((rows,), LONG) for name in ("given", "source", "position", "offset")}
-    by_draw = {name: ((draws,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
+    by_sampled = {name: ((sampled,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
     fields: dict[str, tuple[tuple[int, ...], type]] = {
         **by_row,
         "page": ((rows, 1), SHORT),
@@ -57,9 +57,9 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
         "tables": ((shape.decodes, pages), SHORT),
         "block_lengths": ((shape.blocks,), SHORT),
         "block_tables": ((shape.blocks, pages), SHORT),
-        **by_draw,
-        "temperature": ((draws,), FLOAT),
-        "top_p": ((draws,), FLOAT),
+        **by_sampled,
+        "temperature": ((sampled,), FLOAT),
+        "top_p": ((sampled,), FLOAT),
     }
     return {name: fields[name] for name in Fields._fields}
 
@@ -132,9 +132,9 @@ class Sequences:
 
     def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
         """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""
-        rows, draws, spare, size = shape.rows, shape.draws, self.spare, self.page_size
+        rows, sampled, spare, size = shape.rows, shape.sampled, self.spare, self.page_size
         slot_of = np.full(rows, spare, LONG)
-        target = np.full(draws, spare, LONG)
+        target = np.full(sampled, spare, LONG)
         for name in ("given", "position", "lengths", "block_lengths", "end", "place"):
             fields[name].fill(0)
         fields["source"].fill(-1)
@@ -147,12 +147,12 @@ class Sequences:
             else:
                 fields["source"][row] = slot_of[row]
         row, block = shape.decodes, 0
-        for draw, part in enumerate(step.prefill_chunks, shape.decodes):
+        for index, part in enumerate(step.prefill_chunks, shape.decodes):
             slot_of[row : row + part.tokens] = slot = self.update(part.request)
             end = part.start + part.tokens
             fields["given"][row : row + part.tokens] = part.request.ids[part.start : end]
             fields["position"][row : row + part.tokens] = np.arange(part.start, end)
-            self._choose(part, draw, row + part.tokens - 1, target, fields)
+            self._choose(part, index, row + part.tokens - 1, target, fields)
             blocks = -(-part.tokens // shape.block)
             ends = part.start + shape.block * np.arange(1, blocks + 1)
             fields["block_lengths"][block : block + blocks] = ends
@@ -170,7 +170,7 @@ class Sequences:
             fields[name][:] = values[target]
 
     @staticmethod
-    def _choose(part: ScheduledTokens, draw: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
-        fields["end"][draw], fields["place"][draw] = row, part.place
+    def _choose(part: ScheduledTokens, index: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
+        fields["end"][index], fields["place"][index] = row, part.place
         if part.samples:
-            target[draw] = part.request.slot
+            target[index] = part.request.slot

@@ -73,23 +73,23 @@ class Processor:
         return None if self.matcher is None else self.matcher.accept(token)
 
 
-def process_logits(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
-    """A copy of the logits [draws, vocab] with what the requests of the step's parts change, in the same precision: no
-    kernel that draws is compiled for it. `draws` are the rows of the parts. All tokens before them must be committed.
+def process_logits(step: Step, sampled: Sequence[int], logits: Tensor) -> Tensor:
+    """A copy of the logits [sampled, vocab] with what the requests of the step's parts change, in the same precision:
+    no kernel that samples is compiled for it. `sampled` are the parts' rows. Tokens before them must be committed.
     """
     rows = [
-        (draw, part.request.processor)
-        for draw, part in zip(draws, step.parts, strict=True)
+        (number, part.request.processor)
+        for number, part in zip(sampled, step.parts, strict=True)
         if part.samples and part.request.state != "finished" and isinstance(part.request.processor, Processor)
     ]
-    valued = [(draw, processor.values) for draw, processor in rows if len(processor.values)]
-    matched = [(draw, processor.matcher) for draw, processor in rows if processor.matcher is not None]
+    valued = [(number, processor.values) for number, processor in rows if len(processor.values)]
+    matched = [(number, processor.matcher) for number, processor in rows if processor.matcher is not None]
     changed = logits.clone()
     if valued:
         _apply_values(changed, valued)
     if matched:
         masks = on(torch.from_numpy(Matcher.masks([matcher for _, matcher in matched], logits.shape[1])), logits.device)
-        at = on(torch.tensor([draw for draw, _ in matched]), logits.device)
+        at = on(torch.tensor([number for number, _ in matched]), logits.device)
         bits = masks.unsqueeze(-1) >> torch.arange(WORD, dtype=torch.int32, device=logits.device) & 1
         barred = bits.flatten(1)[:, : logits.shape[1]] == 0
         changed.index_copy_(0, at, changed.index_select(0, at).masked_fill_(barred, -torch.inf))
@@ -97,7 +97,7 @@ def process_logits(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
 
 
 def _apply_values(logits: Tensor, valued: Sequence[tuple[int, TokenValues]]) -> None:
-    rows = np.repeat([draw for draw, _ in valued], [len(values) for _, values in valued])
+    rows = np.repeat([number for number, _ in valued], [len(values) for _, values in valued])
     ids = np.concatenate([values.ids for _, values in valued])
     at = tuple(on(torch.from_numpy(np.stack([rows, ids])), logits.device))
     changes = torch.from_numpy(np.concatenate([values.values for _, values in valued], axis=1))

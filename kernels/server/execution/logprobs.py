@@ -43,15 +43,15 @@ class CopiedPrompt(NamedTuple):
 
 
 @torch.no_grad()
-def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
-    """Starts log probabilities of the parts whose requests ask; None: none does. `draws` are their rows in logits and
+def read_back(step: Step, sampled: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
+    """Starts log probabilities of the parts whose requests ask; None: none does. `sampled` are their rows in logits and
     chosen. `logprobs_of` may read the result after an event recorded behind this call.
     """
     parts = [(number, part.request.logprobs) for number, part in enumerate(step.parts) if part.samples]
     asking = [(number, count) for number, count in parts if count is not None]
     if not asking:
         return None
-    at = on(torch.tensor([draws[number] for number, _ in asking]), logits.device)
+    at = on(torch.tensor([sampled[number] for number, _ in asking]), logits.device)
     blocks = [(logits.index_select(0, rows), chosen.index_select(0, rows)) for rows in at.split(ROWS)]
     return _copied(asking, blocks)
 

@@ -115,7 +115,7 @@ class Usable:
 
 def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
     """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
-    cases, heads = packed_cases(model, shape, page_size, capacity, usable), set(_head(model, shape.draws, usable))
+    cases, heads = packed_cases(model, shape, page_size, capacity, usable), set(_head(model, shape.sampled, usable))
     ops = (_op(case, usable.of_head if case in heads else usable) for case in cases)
     return [op for op in ops if op is not None]
 
@@ -132,14 +132,14 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
 def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
     hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
-    norm = RmsNormCase(m=shape.draws, n=hidden, dtype=dtype)
-    return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in head_kinds(model)), norm]
+    norm = RmsNormCase(m=shape.sampled, n=hidden, dtype=dtype)
+    return [] if shape.blocks else [*(head_case(model, shape.sampled, kind) for kind in head_kinds(model)), norm]
 
 
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
     """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
     layer = _layer(model, shape.rows, usable)
-    head = _head(model, shape.draws, usable)
+    head = _head(model, shape.sampled, usable)
     return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity, usable.kv_dtype), *head]))
 
 

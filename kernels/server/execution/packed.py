@@ -2,8 +2,8 @@
 
     ids ─► embed ─► ┌─ norm · QKV ─► rope, append to pages ─► attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
                     └────────────────────────────────── once a layer ─────────────────────────────────────────┘
-    ─► rows that end a part ─► norm · logits ─► draw ─► last token of each slot
-                            └► an LM head that draws ──┘
+    ─► rows that end a part ─► norm · logits ─► sample ─► last token of each slot
+                            └► an LM head that samples ──┘
 
 All products take all rows. Attention takes the decodes in one call and the blocks of chunks in another: a block is a
 short sequence of queries whose last one sees the most keys, so its length says where it stands in its sequence. In a
@@ -31,7 +31,7 @@ from kernels.model.products import Rows, Stream, added_product, mlp_half, normed
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import TEMPERATURES, Sampling, choose
-from kernels.server.execution.heads import drawing_head
+from kernels.server.execution.heads import sampling_head
 from kernels.server.execution.inputs import Fields
 from kernels.server.execution.shapes import Shape
 
@@ -103,11 +103,11 @@ class PackedPass:
         head: SamplingKind | None = None,
         rank: int | None = None,
     ) -> None:
-        """It ends with the LM head of this kind, which must be planned; None: with logits and a draw."""
+        """It ends with the LM head of this kind, which must be planned; None: with logits and sampling."""
         self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
-        self._drawn = Rows(variants, shape.draws, self.dtype, model.eps)
+        self._sampled_rows = Rows(variants, shape.sampled, self.dtype, model.eps)
         self._rotates = False
         self._partial = rank is not None
         self.halves = [half for index in range(len(model.layers)) for half in self._layer(index)]
@@ -115,16 +115,16 @@ class PackedPass:
         if rank:
             return
         if head is None:
-            self._end = normed_product(self._drawn, model.norm, model.lm_head, None)
+            self._end = normed_product(self._sampled_rows, model.norm, model.lm_head, None)
         else:
-            self._end = drawing_head(self._drawn, model, fields, head)
-        self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
+            self._end = sampling_head(self._sampled_rows, model, fields, head)
+        self.chosen = torch.zeros(shape.sampled, dtype=torch.int64, device=state.last.device)
         self.hidden = model.embedding.new_empty(0)
         """What the last layer made of all rows [rows, hidden], kept as the logits are."""
-        self.draws_later = False
-        """Whether `run` leaves the draw to its caller; a captured run draws nevertheless."""
+        self.samples_later = False
+        """Whether `run` leaves sampling to its caller; a captured run samples nevertheless."""
         self.logits = self.chosen.new_empty(0)
-        """The logits [draws, vocab] of the last run, empty with an LM head; of a captured run at one address."""
+        """The logits [sampled, vocab] of the last run, empty with an LM head; of a captured run at one address."""
 
     def run(self) -> None:
         """Computes the rows and their keys and values; tokens go into `chosen` and `last`, or logits into `logits`."""
@@ -151,8 +151,8 @@ class PackedPass:
         result = self._end(Stream(ends))
         if self.head is None:
             self.logits = decoder.softcap(result, self.model.logit_cap)
-            if not self.draws_later:
-                self.draw(self.logits)
+            if not self.samples_later:
+                self.sample(self.logits)
         else:
             self.chosen = result
             self.state.last.index_copy_(0, self.fields.target, result)
@@ -161,9 +161,9 @@ class PackedPass:
         """The logits of some rows of `hidden`."""
         return self.model.logits(decoder.rms_norm(hidden, self.model.norm, self.model.eps))
 
-    def draw(self, logits: Tensor) -> None:
-        """Leaves the token of each draw, from these logits, in `chosen` and in `last` of its slot."""
-        draw_tokens(logits, self.fields, self.chosen, self.state.last)
+    def sample(self, logits: Tensor) -> None:
+        """Leaves the token of each sampled row, from these logits, in `chosen` and in `last` of its slot."""
+        sample_tokens(logits, self.fields, self.chosen, self.state.last)
 
     def _layer(self, index: int) -> tuple[Half, Half]:
         w, shape = self.model.layers[index], self.model.shapes[index]
@@ -260,7 +260,7 @@ class PackedPass:
 
 
 class TensorParallelPackedPass:
-    """The passes of all ranks as one; the first rank's has fields, draws and logits. `memories[r]` [bytes] is what rank
+    """The passes of all ranks as one; the first rank's has fields, ids and logits. `memories[r]` [bytes] is what rank
     r's fields view: the first's, and its newest tokens, are copied to others before each run.
     """
 
@@ -294,8 +294,8 @@ def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
     return F.embedding(ids, table)
 
 
-def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """Ids of logits [draws, vocab] into out [draws] int64 and last[fields.target], greedy where the temperature is 0:
+def sample_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
+    """Ids of logits [sampled, vocab] into out [sampled] int64 and last[fields.target], greedy at temperature 0:
     by two kernels on a GPU, without waiting, on a CPU by numpy one by one.
     """
     if logits.device.type != "cpu":
@@ -303,17 +303,17 @@ def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> No
 
         draw_rows(logits, fields, out, last)
         return
-    out.copy_(_drawn(logits, fields))
+    out.copy_(_sample_on_cpu(logits, fields))
     last.index_copy_(0, fields.target, out)
 
 
-def _drawn(logits: Tensor, fields: Fields) -> Tensor:
+def _sample_on_cpu(logits: Tensor, fields: Fields) -> Tensor:
     if not bool(fields.temperature.any()):
         return logits.argmax(dim=-1)
     settings = (fields.temperature, fields.top_k, fields.top_p, fields.seed, fields.stream)
     rows = zip(logits.float().numpy(), *(value.tolist() for value in (*settings, fields.place)), strict=True)
-    drawn = [choose(row, _sampling(*how), place) for row, *how, place in rows]
-    return torch.tensor(drawn, dtype=torch.int64)
+    ids = [choose(row, _sampling(*how), place) for row, *how, place in rows]
+    return torch.tensor(ids, dtype=torch.int64)
 
 
 def _sampling(temperature: float, top_k: int, top_p: float, seed: int, stream: int) -> Sampling:

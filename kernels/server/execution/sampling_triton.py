@@ -185,7 +185,7 @@ def _pick(rows, settings, parts, to, splits, PADDED_SPLITS: tl.constexpr, BLOCK:
 
 
 def draw_rows(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """The ids of logits [draws, vocab], whose rows are contiguous: to out [draws] int64, and to last[target] int64."""
+    """The ids of logits [sampled, vocab], whose rows are contiguous: to out [sampled] and last[target], int64."""
     rows, vocab = logits.shape
     if not rows:
         return

@@ -33,7 +33,7 @@ class Shape(NamedTuple):
         return self.decodes + self.blocks * self.block
 
     @property
-    def draws(self) -> int:
+    def sampled(self) -> int:
         """Rows for which it chooses a next token."""
         return self.decodes + self.prefill_chunks
 
@@ -53,7 +53,7 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
             if MIN_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
                 pass_shapes.append(Shape(item, tokens // block, block, chunks))
-    return sorted(pass_shapes, key=lambda shape: (shape.rows, shape.draws))
+    return sorted(pass_shapes, key=lambda shape: (shape.rows, shape.sampled))
 
 
 def needed_first(pass_shapes: Sequence[Shape]) -> list[Shape]:

@@ -26,7 +26,7 @@ class ResponseFormat(BaseModel):
     json_schema: JsonSchema | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_complete(self) -> Self:
         if self.type == "json_schema" and self.json_schema is None:
             raise refused("response_format", "response_format: json_schema is missing")
         return self

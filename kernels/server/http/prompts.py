@@ -39,23 +39,27 @@ class Prompts:
             return [self.text.encode(item, self.ready.longest) if isinstance(item, str) else item for item in given]
 
         texts = [item for item in given if isinstance(item, str)]
-        return await self._checked(await self.beside(ids, texts))
+        return await self._checked(await self.encode_in_thread(ids, texts))
 
     async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
         return (await self._checked([await self.chat(messages, variables, self.ready.longest)]))[0]
 
-    async def chat(self, messages: Sequence[dict[str, Any]], variables: Variables, most: float = math.inf) -> list[int]:
-        """The same of a chat of any length. Raises ApiError where it must have more than `most` tokens."""
+    async def chat(
+        self, messages: Sequence[dict[str, Any]], variables: Variables, max_tokens: float = math.inf
+    ) -> list[int]:
+        """The same of a chat of any length. Raises ApiError where it must have more than `max_tokens` tokens."""
         contents = [message["content"] for message in messages]
         plain = not variables and all(message.keys() <= PLAIN_MESSAGE for message in messages)
-        return await self.beside(lambda: self.text.chat(messages, most, variables), contents if plain else None)
+        return await self.encode_in_thread(
+            lambda: self.text.chat(messages, max_tokens, variables), contents if plain else None
+        )
 
     @property
-    def _most(self) -> int:
+    def _max_tokens(self) -> int:
         return self.ready.longest - (self.answer or 0)
 
-    async def beside(self, work: Callable[[], Found], texts: Sequence[str] | None) -> Found:
+    async def encode_in_thread(self, work: Callable[[], Found], texts: Sequence[str] | None) -> Found:
         """What encodes these texts, run here if they are short; None: their length is not known."""
         try:
             if texts is not None and len(texts) < MANY_PARTS and sum(map(len, texts)) < LONG_TEXT:
@@ -69,7 +73,7 @@ class Prompts:
     async def _checked(self, prompts: list[list[int]]) -> list[list[int]]:
         if not prompts or not all(prompts):
             raise ApiError(400, f"{self.name}: a text has no token", self.name)
-        if (longest := max(map(len, prompts))) > self._most:
+        if (longest := max(map(len, prompts))) > self._max_tokens:
             raise self._too_long(longest)
         looked = 0
         for ids in prompts:

@@ -68,7 +68,7 @@ class TextFormat(BaseModel):
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_schema(self) -> Self:
         if self.type == "json_schema" and not self.schema_:
             raise ValueError("its schema is missing")
         return self

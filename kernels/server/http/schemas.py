@@ -243,7 +243,7 @@ class ChatCompletionRequest(GenerationRequest, ToolFields):
 
     @field_validator("top_logprobs")
     @classmethod
-    def _beside(cls, value: int, info: ValidationInfo) -> int:
+    def _check_logprobs(cls, value: int, info: ValidationInfo) -> int:
         if value and not info.data.get("logprobs"):
             raise ValueError("it needs logprobs to be true")
         return value

@@ -196,13 +196,13 @@ class IncrementalDetokenizer:
     def add(self, token: int) -> str:
         """The text that the id makes certain."""
         self._ids.append(token)
-        return self._next(flush=False)
+        return self._take_text(flush=False)
 
     def rest(self) -> str:
         """What was held back, at the end of the answer."""
-        return self._next(flush=True)
+        return self._take_text(flush=True)
 
-    def _next(self, flush: bool) -> str:
+    def _take_text(self, flush: bool) -> str:
         before = self._text.decode(self._ids[self._begin : self._emitted], self._skip)
         after = self._text.decode(self._ids[self._begin :], self._skip)
         incomplete = after.endswith(REPLACEMENT) and not flush and len(self._ids) - self._emitted < MAX_HELD_TOKENS

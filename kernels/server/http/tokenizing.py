@@ -59,14 +59,14 @@ async def tokenize(document: TokenizeRequest, prompts: Prompts) -> dict[str, Any
     text = prompts.text
     if document.messages is None:
         prompt = document.prompt or ""
-        ids = await prompts.beside(lambda: text.encode(prompt, special=document.add_special_tokens), [prompt])
+        ids = await prompts.encode_in_thread(lambda: text.encode(prompt, special=document.add_special_tokens), [prompt])
     else:
         messages = [message.document for message in document.messages]
         variables = document.chat_template_kwargs | ({"tools": document.tools} if document.tools else {})
         ids = await prompts.chat(messages, variables)
     strings = None
     if document.return_token_strs:
-        strings = await prompts.beside(lambda: [_text(text, [token]) for token in ids], None)
+        strings = await prompts.encode_in_thread(lambda: [_text(text, [token]) for token in ids], None)
     return {"count": len(ids), "max_model_len": prompts.ready.longest, "tokens": ids, "token_strs": strings}
 
 
@@ -75,7 +75,7 @@ async def detokenize(document: DetokenizeRequest, prompts: Prompts) -> dict[str,
     vocabulary = prompts.ready.vocabulary
     if document.tokens and (min(document.tokens) < 0 or max(document.tokens) >= vocabulary):
         raise ApiError(400, f"tokens: an id lies outside of the vocabulary of {vocabulary:,}", "tokens")
-    return {"prompt": await prompts.beside(lambda: _text(prompts.text, document.tokens), None)}
+    return {"prompt": await prompts.encode_in_thread(lambda: _text(prompts.text, document.tokens), None)}
 
 
 def _text(text: TextCodec, ids: list[int]) -> str:

@@ -232,8 +232,8 @@ def read_ahead(directory: Path) -> list[Thread]:
     files = sorted(directory.rglob("*.safetensors")) if directory.is_dir() else []
     if sum(file.stat().st_size for file in files) > SHARE * host_memory.free_bytes():
         return []
-    shares = [files[number::READERS] for number in range(min(READERS, len(files)))]
-    readers = [Thread(target=_read, args=(share,), name="reads ahead", daemon=True) for share in shares]
+    groups = [files[number::READERS] for number in range(min(READERS, len(files)))]
+    readers = [Thread(target=_read, args=(group,), name="reads ahead", daemon=True) for group in groups]
     for reader in readers:
         reader.start()
     return readers

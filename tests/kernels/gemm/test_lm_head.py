@@ -69,10 +69,13 @@ def test_torch_draws_the_tokens_of_the_reference(top_p):
 
 
 def test_torch_draws_with_a_top_k_of_each_row():
-    logits, own = torch.randn(6, 300, generator=torch.Generator().manual_seed(3)), torch.tensor([1, 3, 20, 63, 0, 999])
+    logits, rows_of_block = (
+        torch.randn(6, 300, generator=torch.Generator().manual_seed(3)),
+        torch.tensor([1, 3, 20, 63, 0, 999]),
+    )
     given = settings(6, 2.0)
-    alike = [by_torch(logits, given, item) for item in own.clamp(1, 63).tolist()]
-    assert by_torch(logits, given, own).tolist() == [int(each[row]) for row, each in enumerate(alike)]
+    alike = [by_torch(logits, given, item) for item in rows_of_block.clamp(1, 63).tolist()]
+    assert by_torch(logits, given, rows_of_block).tolist() == [int(each[row]) for row, each in enumerate(alike)]
     assert len({tuple(item.tolist()) for item in alike}) == 4
 
 

@@ -178,13 +178,13 @@ def test_each_row_may_have_a_top_k_of_its_own():
     case = LmHeadCase(m=16, vocab=300, k=64, sampling="top_k_p")
     given = inputs.draw(case, "cpu", 3) | {"temperature": torch.full((16,), 3.0), "top_p": torch.full((16,), 0.9)}
     given["temperature"][6] = 0
-    own = torch.tensor([1, 2, 5, 20, 40, 63, 0, -1, 1 << 40, 1, 2, 5, 20, 40, 63, 50])
-    result = tokens(case, registry.variant("lm_head_skinny"), given, top_k=own)
+    rows_of_block = torch.tensor([1, 2, 5, 20, 40, 63, 0, -1, 1 << 40, 1, 2, 5, 20, 40, 63, 50])
+    result = tokens(case, registry.variant("lm_head_skinny"), given, top_k=rows_of_block)
     alike = {
         value: tokens(case, registry.variant("lm_head_skinny"), given, top_k=value)
         for value in (1, 2, 5, 20, 40, 50, 63)
     }
-    assert result.tolist() == [int(alike[each][row]) for row, each in enumerate(own.clamp(1, 63).tolist())]
+    assert result.tolist() == [int(alike[each][row]) for row, each in enumerate(rows_of_block.clamp(1, 63).tolist())]
     assert len({tuple(value.tolist()) for value in alike.values()}) == len(alike)
 
 

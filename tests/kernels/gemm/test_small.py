@@ -40,7 +40,7 @@ def test_cuts_cover_the_product_and_fit(m, epilogue):
             assert config.sums_bytes <= config.shared_bytes
             assert config.shared_bytes + config.beside_bytes <= 232_448
             if config.splits > 1 and not config.alias:
-                assert config.groups * config.own * 1024 <= config.stages * config.stage_bytes
+                assert config.groups * config.rows_of_block * 1024 <= config.stages * config.stage_bytes
             assert config.threads <= 640
 
 

@@ -5,7 +5,7 @@ import torch
 
 from kernels import runners
 from kernels.megakernel.host import device, record, trace
-from kernels.megakernel.host.shares import shares_of
+from kernels.megakernel.host.token_breakdown import token_breakdown
 from kernels.model.decoder import Decoder
 from kernels.proof import logit_gate
 from kernels.runners.sessions import DecoderSession
@@ -174,7 +174,7 @@ def test_a_timeline_is_recorded_beside_the_usual_kernel(batch, length):
     expected = runner.generate(prompt, TOKENS).tokens
     usual = runner.ranks[0].kernel
     recorded = record.timeline(runner, prompt, TOKENS)
-    result = shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], length + TOKENS / 2)
+    result = token_breakdown(trace.timeline_of(recorded), [program for program, _ in recorded], length + TOKENS / 2)
     assert record.unmade(runner) == []
     assert {"qkv", "attention", "out", "gate_up", "down", "head", "end"} <= {kind.op for kind in result.kinds}
     assert all(kind.works > 0 for kind in result.kinds)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.program import build_program
 from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fit_layout, serving_layout, shares
+from kernels.megakernel.program.layout import (
+    Layout,
+    attention_work,
+    default_layout,
+    fit_layout,
+    partition_tiles,
+    serving_layout,
+)
 from kernels.megakernel.program.ranks import shard_of
 from kernels.megakernel.program.shape import shape_of
 from kernels.model_files import catalogue
@@ -23,7 +30,7 @@ from tests.kernels.megakernel.published import CONFIGS
 def test_shares_cover_a_matrix_once(tiles, columns, parts, sms, rotation, in_pairs):
     parts, sms = min(parts, columns), sms - sms % 2 if in_pairs else sms
     used = np.zeros((tiles, columns), dtype=int)
-    found_shares = shares(tiles, columns, parts, sms, rotation, 2 if in_pairs else 1)
+    found_shares = partition_tiles(tiles, columns, parts, sms, rotation, 2 if in_pairs else 1)
     assert not in_pairs or [found_share[2:] for found_share in found_shares[::2]] == [
         found_share[2:] for found_share in found_shares[1::2]
     ]

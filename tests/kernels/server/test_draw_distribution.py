@@ -15,9 +15,9 @@ from kernels.model.products import Rows as ProductRows
 from kernels.model.products import Stream
 from kernels.ops.sampling import Sampling
 from kernels.plan import PlannedOp
-from kernels.server.execution.heads import drawing_head, head_case
+from kernels.server.execution.heads import head_case, sampling_head
 from kernels.server.execution.inputs import Fields, Sequences, size, views
-from kernels.server.execution.packed import draw_tokens
+from kernels.server.execution.packed import sample_tokens
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load
@@ -124,7 +124,7 @@ def by_logits(logits: Tensor) -> Draw:
     def draw(fields: Fields) -> Tensor:
         rows = len(fields.target)
         out, last = (torch.full((size,), -1, device=logits.device) for size in (rows, rows + 1))
-        draw_tokens(logits.expand(rows, -1).contiguous(), fields, out, last)
+        sample_tokens(logits.expand(rows, -1).contiguous(), fields, out, last)
         assert torch.equal(last[fields.target], out)
         return out
 
@@ -134,7 +134,7 @@ def by_logits(logits: Tensor) -> Draw:
 @pytest.fixture(scope="module")
 def drawn() -> Callable[[Draw, Sequence[Sampling]], np.ndarray]:
     def found(draw: Draw, settings: Sequence[Sampling]) -> np.ndarray:
-        """The ids of each setting [settings, draws]."""
+        """The ids of each setting [settings, sampled]."""
         ids = Rows(seeded(settings, REQUESTS)).drawn(draw, PLACES)
         return ids.reshape(PLACES, len(settings), REQUESTS).swapaxes(0, 1)
 
@@ -168,7 +168,7 @@ def test_draws_of_an_lm_head_have_the_distribution_of_each_request(drawn) -> Non
     logits = (normed @ model.lm_head.double().T)[0]
 
     def draw(fields: Fields) -> Tensor:
-        return drawing_head(products, model, fields, "top_k_p")(Stream(x.expand(rows, -1)))
+        return sampling_head(products, model, fields, "top_k_p")(Stream(x.expand(rows, -1)))
 
     for how, ids in zip(settings, drawn(draw, settings), strict=True):
         assert chance(ids, shares(logits, how)) > FALSE_ALARM, how

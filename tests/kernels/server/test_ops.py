@@ -278,7 +278,7 @@ def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> N
         if head:
             result.setdefault(shape.decodes, []).append(head)
             mine = [op for op in ops if op.op == "lm_head" and op.case["sampling"] == head]
-            assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.draws)]
+            assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.sampled)]
             assert not shape.blocks
     assert result == {decodes: [*TIMED_AS] for decodes in (1, 2, 4, 8, 16)}
     for excluded in ("lm_head_skinny", "skinny"):

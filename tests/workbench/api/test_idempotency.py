@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.api.models import IdempotentRequest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
@@ -33,7 +33,7 @@ def test_another_request_with_the_same_key_is_a_conflict_until_it_is_forgotten_a
 
 def test_a_request_in_flight_is_a_conflict_and_what_a_killed_process_did_not_answer_is_done_at_once(api, engineer):
     client = api(engineer)
-    with held(f"token:{engineer.tokens.get().pk} k1"):
+    with try_lock(f"token:{engineer.tokens.get().pk} k1"):
         assert "still being answered" in _post(client).json()["detail"]
     assert _post(client).status_code == 200
     IdempotentRequest.objects.update(status=None)
@@ -42,7 +42,7 @@ def test_a_request_in_flight_is_a_conflict_and_what_a_killed_process_did_not_ans
 
 
 def test_a_killed_process_holds_nothing_any_more():
-    with held("a name") as free, held("a name") as again, held("another name") as other:
+    with try_lock("a name") as free, try_lock("a name") as again, try_lock("another name") as other:
         assert (free, again, other) == (True, False, True)
     program = """
 import sys
@@ -56,11 +56,11 @@ with held("a name"):
     with subprocess.Popen(command, env=os.environ | data, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        with held("a name") as free:
+        with try_lock("a name") as free:
             assert not free
         process.kill()
         process.wait()
-        with held("a name") as free:
+        with try_lock("a name") as free:
             assert free
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels.megakernel.host import record, trace
-from kernels.megakernel.host.shares import shares_of
+from kernels.megakernel.host.token_breakdown import token_breakdown
 from kernels.megakernel.program.instructions import OP_NAMES
 from tests.kernels.megakernel.recorded import llama, made_up
 from tests.kernels.megakernel.tiny_models import programs_of
@@ -71,7 +71,7 @@ def test_the_row_is_divided_and_the_times_still_add_up(recorded):
     assert (result.request_ms, result.device_ms, result.launches) == (38.2, 38.2, 193)
     assert set(megakernel_profile.NAMES) == set(OP_NAMES), "words of every instruction"
     program, raw = llama()
-    shares = shares_of(trace.timeline_of([(program, raw)]), [program], 160)
+    shares = token_breakdown(trace.timeline_of([(program, raw)]), [program], 160)
     floor = sum(row.floor_ms or 0 for row in rows_of(ROW, shares, STEPS, READ_TBPS))
     assert floor == pytest.approx(shares.read_bytes * STEPS / READ_TBPS / 1e9), "that of the token"
 

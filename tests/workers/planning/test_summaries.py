@@ -10,7 +10,7 @@ from kernels.ops import LinearCase
 from kernels.plan import Plan, PlannedOp
 from workers.documents.stages import PlanTrial
 from workers.planning import kernels_plan
-from workers.planning.summaries import describe_plan, nothing_else
+from workers.planning.summaries import describe_plan, no_other_plan
 
 OPS = [
     ("linear", "torch_linear"),
@@ -60,7 +60,7 @@ def test_where_no_other_plan_has_a_figure_each_is_quoted_with_its_reason():
     reason = "Not measured: the stage's time was over."
     late = PlanTrial(label="compiled", plan={}, gate="error", reason=reason, skipped="time")
     refused = PlanTrial(label="kernels", plan={}, gate="refused", reason="device is CPU")
-    assert nothing_else([today, refused, late]) == (
+    assert no_other_plan([today, refused, late]) == (
         "No other plan was measured, so none is known to be faster. “compiled”: the stage's time was over. "
         "A run with more minutes may measure more."
     )

@@ -20,7 +20,7 @@ from django.utils import timezone
 from kernels.model_files import ModelFacts, ModelRefused
 from kernels.model_files.errors import refuse
 from kernels.model_files.sentence_transformers import MODULES
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
 from workbench.intake import check_files
@@ -51,7 +51,7 @@ def check_waiting() -> None:
 
 def _check_next(organisation: Any) -> bool:
     """Check the organisation's next upload; False where another process is checking one of it."""
-    with held(f"check {organisation}") as free:
+    with try_lock(f"check {organisation}") as free:
         if not free:
             return False
         upload = Upload.objects.waiting().filter(organisation=organisation).first()

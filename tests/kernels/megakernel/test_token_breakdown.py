@@ -7,7 +7,7 @@ import pytest
 
 from kernels.__main__ import main
 from kernels.megakernel.host import trace
-from kernels.megakernel.host.shares import TokenShares, bytes_of, shares_of
+from kernels.megakernel.host.token_breakdown import TokenBreakdown, bytes_of, token_breakdown
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.instructions import END, OP_NAMES, OUT
 from kernels.megakernel.proof.structure import instruction_rows
@@ -19,16 +19,16 @@ TOKEN_US = 570.24
 """The recorded token, from the first mark to the last."""
 
 
-def shares(name: str, with_end: bool = True, **layout) -> TokenShares:
+def shares(name: str, with_end: bool = True, **layout) -> TokenBreakdown:
     recorded = [(program, made_up(program, with_end)) for program in programs_of(name, **layout)]
-    return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], KEYS)
+    return token_breakdown(trace.timeline_of(recorded), [program for program, _ in recorded], KEYS)
 
 
 def test_the_recorded_token_of_an_h200_is_divided_as_its_marks_say():
     """OUT attends in its first phase; every weight counts where it is read, and keys and values once."""
     program, raw = llama()
     timeline = trace.timeline_of([(program, raw)])
-    result = shares_of(timeline, [program], KEYS)
+    result = token_breakdown(timeline, [program], KEYS)
     assert result.token_us == pytest.approx(TOKEN_US)
     spent = trace.summary(timeline)
     by = {kind.op: kind for kind in result.kinds}
@@ -106,7 +106,7 @@ def test_spans_have_the_marks_of_end_and_a_timeline_has_marks():
     assert OP_NAMES[OUT] in trace.summary(timeline)
     empty = trace.timeline_of([(program, np.zeros_like(made_up(program)))])
     with pytest.raises(trace.BadTrace, match="the timeline has no marks"):
-        shares_of(empty, [program], KEYS)
+        token_breakdown(empty, [program], KEYS)
 
 
 PHASE_NS, LOADED_NS, CONSUMED_NS, DONE_NS = 1000, 300, 600, 700

@@ -20,7 +20,7 @@ KEY_BYTES = 2
 """Bytes of an element of the caches."""
 
 
-class InstructionShare(NamedTuple):
+class InstructionTime(NamedTuple):
     """One kind of instruction in the token of the mean SM.
 
     `waits` is the share of the token's time from an instruction's start until its input is read, `works` the rest of
@@ -35,12 +35,12 @@ class InstructionShare(NamedTuple):
     read_bytes: float
 
 
-class TokenShares(NamedTuple):
+class TokenBreakdown(NamedTuple):
     """A token of `token_us` microseconds on `gpus` GPUs. `between` is the share in which an SM ran no instruction."""
 
     token_us: float
     gpus: int
-    kinds: list[InstructionShare]
+    kinds: list[InstructionTime]
     between: float
 
     @property
@@ -54,7 +54,7 @@ class TokenShares(NamedTuple):
         return sum(kind.read_bytes for kind in self.kinds)
 
 
-def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenShares:
+def token_breakdown(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenBreakdown:
     """The shares of a token over `keys` keys, over several GPUs the mean. OUT's first phase is attention where OUT
     attends, and contains waiting for q, k and v. Raises BadTrace without marks.
     """
@@ -75,11 +75,11 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
             layers.setdefault(op, set()).add(span.layer)
     read = bytes_of(programs, keys)
     kinds = [
-        InstructionShare(op, float(times[0] / total), float(times[1] / total), len(layers[op]), read.get(op, 0.0))
+        InstructionTime(op, float(times[0] / total), float(times[1] / total), len(layers[op]), read.get(op, 0.0))
         for op, times in spent.items()
     ]
     between = 1 - sum(kind.waits + kind.works for kind in kinds)
-    return TokenShares((end - begin) / 1000, timeline.gpus, kinds, between)
+    return TokenBreakdown((end - begin) / 1000, timeline.gpus, kinds, between)
 
 
 def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:

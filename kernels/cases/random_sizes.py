@@ -4,9 +4,9 @@ import math
 import random
 
 
-def size(draw: random.Random, low: int, high: int, step: int = 1) -> int:
+def random_size(rng: random.Random, low: int, high: int, step: int = 1) -> int:
     """A multiple of `step` from `low` to `high`, both included, even in its logarithm; `high` itself one time in 12."""
-    if draw.random() < 1 / 12:
+    if rng.random() < 1 / 12:
         return high
-    drawn = math.exp(draw.uniform(math.log(low), math.log(high)))
-    return min(high, max(low, step * round(drawn / step)))
+    value = math.exp(rng.uniform(math.log(low), math.log(high)))
+    return min(high, max(low, step * round(value / step)))
