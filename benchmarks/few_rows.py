@@ -65,25 +65,25 @@ def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
     return given | ({"residual": random(case.m, case.n)} if case.epilogue == "residual" else {})
 
 
-def timed(candidate: Candidate, given: dict[str, torch.Tensor]) -> dict[str, Any]:
+def timed(candidate: Candidate, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     variant, case, params = candidate
     call = variant.build(case, params)
-    packed = variant.pack(case, params, given["w"])
+    packed = variant.pack(case, params, tensors["w"])
     parts = packed if isinstance(packed, tuple) else (packed,)
     size = sum(part.nbytes for part in parts)
     copies = [packed]
     while len(copies) * size < TURNED_BYTES:
         copies.append(tuple(part.clone() for part in parts) if isinstance(packed, tuple) else packed.clone())
-    others = {name: value for name, value in given.items() if name not in ("x", "w")}
+    others = {name: value for name, value in tensors.items() if name not in ("x", "w")}
     calls = max(CALLS, len(copies))
 
     def chain() -> None:
         for number in range(calls):
-            call(given["x"], copies[number % len(copies)], **others)
+            call(tensors["x"], copies[number % len(copies)], **others)
 
-    stored = variant.rounded(case, params, given) if variant.lossy else given
+    stored = variant.rounded(case, params, tensors) if variant.lossy else tensors
     (exact,) = case.reference({name: value.float() for name, value in stored.items()})
-    error = float((call(given["x"], packed, **others).float() - exact).norm() / exact.norm())
+    error = float((call(tensors["x"], packed, **others).float() - exact).norm() / exact.norm())
     graph = capture_graph(chain, torch.device("cuda"))
     times = []
     for _ in range(REPLAYS):

@@ -43,10 +43,10 @@ def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
             yield FftConvCase(batch=1, width=4096, length=length, filter=taps)
 
 
-def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+def calls_of(case: FftConvCase, tensors: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     calls: dict[str, Callable[[], Any]] = {}
-    w = given.pop("w")
-    out = torch.empty_like(given["u"])
+    w = tensors.pop("w")
+    out = torch.empty_like(tensors["u"])
     for variant in registry.variants("fft_conv"):
         if variant.serves(case, GPUS["h200"]) is not None or (variant.build_seconds and case.length not in COMPILED):
             continue
@@ -54,14 +54,14 @@ def calls_of(case: FftConvCase, given: dict[str, Any]) -> dict[str, Callable[[],
             packed = variant.pack(case, params, w)
             outputs = {} if variant.peer else {"out": out}
             label = " ".join((variant.name, *(f"{name}={value}" for name, value in params.items())))
-            calls[label] = partial(variant.build(case, params), w=packed, **given, **outputs)
+            calls[label] = partial(variant.build(case, params), w=packed, **tensors, **outputs)
     return calls
 
 
-def truth_of(case: FftConvCase, given: dict[str, Any]) -> torch.Tensor:
+def truth_of(case: FftConvCase, tensors: dict[str, Any]) -> torch.Tensor:
     """The answer for the first channels by torch's transforms in float32."""
     narrow = case.model_copy(update={"width": 4})
-    part = {name: tensor[:4] if name == "w" else tensor[:, :4] for name, tensor in given.items()}
+    part = {name: tensor[:4] if name == "w" else tensor[:, :4] for name, tensor in tensors.items()}
     return narrow.native(part)[0]
 
 

@@ -53,10 +53,10 @@ FIGURE = re.compile(r"[\d.,e+-]+ \S+")
 """A measured figure with its unit, as the stage says it of a plan while it tries others."""
 
 
-def submitted(api: ApiClient, of: Entry, chosen: PanelObjective, minutes: float) -> dict[str, Any]:
+def submitted(api: ApiClient, entry: Entry, chosen: PanelObjective, minutes: float) -> dict[str, Any]:
     workload = {
-        "name": f"{of.name}, {minutes:g} minutes",
-        "model": model_reference(api, of.reference),
+        "name": f"{entry.name}, {minutes:g} minutes",
+        "model": model_reference(api, entry.reference),
         "traffic": TRAFFIC,
         "objectives": [chosen.objective],
         "constraints": {"minutes": minutes},
@@ -149,17 +149,23 @@ class Panel:
         self._document: dict[str, Any] = {}
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, api: ApiClient, of: Entry, minutes: float) -> bool:
+    def add(self, api: ApiClient, entry: Entry, minutes: float) -> bool:
         """Measures a model and adds its row; whether its run has ended by itself, with a verdict."""
-        chosen = choose_objective(of, self._gpu, self._rows)
-        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": chosen.objective, "again": False}
+        chosen = choose_objective(entry, self._gpu, self._rows)
+        stated = {
+            "model": entry.name,
+            "gpu": self._gpu,
+            "minutes": minutes,
+            "promise": chosen.objective,
+            "again": False,
+        }
         known = {"predicted": chosen.predicted, "best": chosen.best, "best_source": chosen.source}
         try:
             names = {row["model_name"] for row in api.rows("/runs", 1000)}
-            stated["again"] = bool(names & {of.name, Path(of.reference).name})
-            run = submitted(api, of, chosen, minutes)
+            stated["again"] = bool(names & {entry.name, Path(entry.reference).name})
+            run = submitted(api, entry, chosen, minutes)
             latest = time.monotonic() + self._longest
-            run, first = followed(api, of.name, run, lambda: min(self.end, latest))
+            run, first = followed(api, entry.name, run, lambda: min(self.end, latest))
             raw = api.get(f"/runs/{run['id']}/result")["results"]
             row = outcome(run, Results.model_validate(raw), chosen.best)
         except Exception as error:  # the other models are measured

@@ -67,14 +67,14 @@ def entry(name: str, trained: Path | None) -> Entry:
         raise ValueError(f"{folder}/config.json is missing; the models are {there}") from None
 
 
-def choose_objective(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> PanelObjective:
+def choose_objective(entry: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -> PanelObjective:
     """The promise on a GPU of the class. `earlier` are rows of panels that no folder holds yet."""
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
-    prediction = predict_run(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
+    prediction = predict_run(sla, manifest_of(entry.name, entry.config), gpu_class, {}, lowered=False)
     plans = [plan for plan in prediction.plans if plan.runner in OURS and plan.tensor_parallel_size == 1]
     likely = fastest(plans, sla.objectives[0])
     known = [*_measured(), *json.loads(BEST.read_text("utf-8")), *_of_panels(earlier, "this panel")]
-    name = SAME_SHAPE.get(of.name, of.name)
+    name = SAME_SHAPE.get(entry.name, entry.name)
     rows = [row for row in known if (SAME_SHAPE.get(row["model"], row["model"]), row["gpu"]) == (name, gpu_class)]
     best: dict[str, Any] = min(rows, key=lambda row: float(row["ms"]), default={})
     return PanelObjective(likely[0] if likely else None, best.get("ms"), best.get("source", ""))

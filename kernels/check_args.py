@@ -51,7 +51,7 @@ def check_served(variant: Variant, case: Any, sm: int = 90) -> None:
 
 def check_tensor(
     name: str,
-    given: "torch.Tensor",
+    tensor: "torch.Tensor",
     shape: Sequence[int | None],
     dtypes: "Sequence[torch.dtype]",
     device: "torch.device | None" = None,
@@ -61,42 +61,42 @@ def check_tensor(
     """Checks a tensor of a call: shape (None: any length), dtypes, `device` (None: the current GPU), strides by
     `layout`, an address that `aligned` divides. Raises ValueError that names it.
     """
-    if given.shape != shape and (
-        given.dim() != len(shape)
-        or any(length is not None and length != size for length, size in zip(shape, given.shape, strict=True))
+    if tensor.shape != shape and (
+        tensor.dim() != len(shape)
+        or any(length is not None and length != size for length, size in zip(shape, tensor.shape, strict=True))
     ):
         expected = ", ".join("any" if length is None else str(length) for length in shape)
-        raise ValueError(f"{name} has shape {list(given.shape)}, not [{expected}]")
-    if given.dtype not in dtypes:
-        raise ValueError(f"{name} is {given.dtype}, not {' or '.join(map(str, dtypes))}")
-    _check_layout(name, given, layout)
-    if aligned > 1 and given.data_ptr() % aligned:
-        raise ValueError(f"{name} begins at {given.data_ptr():#x}, which is no multiple of {aligned} bytes")
-    if device is None and given.device.type != "cuda":
-        raise ValueError(f"{name} is on {given.device}, not on a GPU")
-    if device is not None and given.device != device:
-        raise ValueError(f"{name} is on {given.device} and the first argument on {device}")
-    check_current_device(name, given)
+        raise ValueError(f"{name} has shape {list(tensor.shape)}, not [{expected}]")
+    if tensor.dtype not in dtypes:
+        raise ValueError(f"{name} is {tensor.dtype}, not {' or '.join(map(str, dtypes))}")
+    _check_layout(name, tensor, layout)
+    if aligned > 1 and tensor.data_ptr() % aligned:
+        raise ValueError(f"{name} begins at {tensor.data_ptr():#x}, which is no multiple of {aligned} bytes")
+    if device is None and tensor.device.type != "cuda":
+        raise ValueError(f"{name} is on {tensor.device}, not on a GPU")
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device} and the first argument on {device}")
+    check_current_device(name, tensor)
 
 
-def _check_layout(name: str, given: "torch.Tensor", layout: TensorLayout) -> None:
-    if layout == "contiguous" and not given.is_contiguous():
+def _check_layout(name: str, tensor: "torch.Tensor", layout: TensorLayout) -> None:
+    if layout == "contiguous" and not tensor.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
-    if layout == "rows" and given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:
-        raise ValueError(f"{name} has stride {given.stride(-1)} in its last dimension where 1 is needed")
+    if layout == "rows" and tensor.numel() and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+        raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension where 1 is needed")
 
 
-def check_current_device(name: str, given: "torch.Tensor") -> None:
+def check_current_device(name: str, tensor: "torch.Tensor") -> None:
     """Raises ValueError for another GPU's tensor: streams of two GPUs are not ordered."""
     import torch
 
-    if given.device.type == "cuda" and given.device.index != torch.cuda.current_device():
-        raise ValueError(f"{name} is on {given.device} and the current device is cuda:{torch.cuda.current_device()}")
+    if tensor.device.type == "cuda" and tensor.device.index != torch.cuda.current_device():
+        raise ValueError(f"{name} is on {tensor.device} and the current device is cuda:{torch.cuda.current_device()}")
 
 
-def check_presence(name: str, given: object, required: bool, because: str) -> None:
+def check_presence(name: str, value: object, required: bool, because: str) -> None:
     """Raises ValueError when an optional argument is given but not wanted, or wanted but missing."""
-    if (given is not None) != required:
+    if (value is not None) != required:
         raise ValueError(f"{name} is {'missing' if required else 'given'} and {because}")
 
 
@@ -135,12 +135,12 @@ def check_out(
 
 
 def check_outputs(
-    given: Any, outputs: "Sequence[tuple[str, tuple[int, ...], torch.dtype]]", device: "torch.device"
+    out: Any, outputs: "Sequence[tuple[str, tuple[int, ...], torch.dtype]]", device: "torch.device"
 ) -> None:
     """Checks the `out` of a call, if given, as `check_out`; of several `outputs` (name, shape, dtype) a tuple."""
-    if given is None:
+    if out is None:
         return
-    outputs_given = (given,) if len(outputs) == 1 else given
+    outputs_given = (out,) if len(outputs) == 1 else out
     if not isinstance(outputs_given, tuple) or len(outputs_given) != len(outputs):
         raise ValueError(f"out is not the {len(outputs)} outputs {', '.join(name for name, _, _ in outputs)}")
     for tensor, (name, shape, dtype) in zip(outputs_given, outputs, strict=True):

@@ -127,7 +127,7 @@ class CacheAttention(CudaCall):
 
     @abstractmethod
     def _packed(
-        self, given: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, args: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         """The call with packed arguments, for a q that has elements."""
 
@@ -141,21 +141,21 @@ class DecodeCall(CacheAttention):
         self._configs: dict[tuple[bool, int], Config] = {}
 
     def _packed(
-        self, given: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, args: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
-        q = given.q
+        q = args.q
         grid, warps = (self.case.kv_heads, self.splits, self.case.batch), self.tuning["warps"]
         take = partial(self.scratch.take, q.device)
         parts = self.parts.take(stream, take) if q.is_cuda else take()
-        arguments = self._arguments(given, counts, parts)
+        arguments = self._arguments(args, counts, parts)
         return prepared(decode, grid, stream, allocate, arguments, parts, num_warps=warps)
 
     def _arguments(
-        self, given: DecodeArguments, key_counts: "KeyCounts", parts: tuple[torch.Tensor, ...]
+        self, args: DecodeArguments, key_counts: "KeyCounts", parts: tuple[torch.Tensor, ...]
     ) -> Callable[[torch.Tensor], tuple[Any, ...]]:
         """The kernel's arguments, by its output."""
         case, counts = self.case, key_counts.given
-        q, k, v, _, page_table, k_scale, v_scale, _, sinks = given
+        q, k, v, _, page_table, k_scale, v_scale, _, sinks = args
         if case.kv_dtype == "fp8":
             v = _pairs(v)
         cache = (
@@ -202,36 +202,36 @@ class KeyCounts(NamedTuple):
                     raise ValueError(f"page_table has page {page} for sequence {sequence}: there are {len(k)}")
 
 
-def counts_of(case: AttentionCase, given: DecodeArguments) -> KeyCounts:
+def counts_of(case: AttentionCase, args: DecodeArguments) -> KeyCounts:
     """The counts of a call. A position is a length - 1."""
-    counts = given.lengths if given.position is None else given.position
-    capacity = given.k.shape[1] if given.page_table is None else given.page_table.shape[1] * given.k.shape[1]
-    return KeyCounts(counts, int(given.position is not None), case.kv_len if counts is None else capacity)
+    counts = args.lengths if args.position is None else args.position
+    capacity = args.k.shape[1] if args.page_table is None else args.page_table.shape[1] * args.k.shape[1]
+    return KeyCounts(counts, int(args.position is not None), case.kv_len if counts is None else capacity)
 
 
-def check_arguments(case: AttentionCase, given: DecodeArguments) -> None:
+def check_arguments(case: AttentionCase, args: DecodeArguments) -> None:
     """Checks a call of decode attention. Raises ValueError that names the argument."""
-    if given.lengths is not None and given.position is not None:
+    if args.lengths is not None and args.position is not None:
         raise ValueError("position is given beside lengths: it says the same")
-    q, dtype = given.q, DTYPES[case.dtype]
+    q, dtype = args.q, DTYPES[case.dtype]
     if dtype == torch.float32 and q.is_cuda:
         raise ValueError("q is torch.float32, not torch.bfloat16 or torch.float16")
     check_tensor("q", q, (case.batch, case.q_len, case.heads, case.head_dim), (dtype,), q.device)
-    check_presence("page_table", given.page_table, case.paged, f"the case's paged {case.paged}")
-    for name, counts in (("lengths", given.lengths), ("position", given.position)):
+    check_presence("page_table", args.page_table, case.paged, f"the case's paged {case.paged}")
+    for name, counts in (("lengths", args.lengths), ("position", args.position)):
         if counts is not None:
             check_tensor(name, counts, (1 if counts.shape == (1,) else case.batch,), INTEGERS, q.device)
-    check_sinks(case, given.sinks, q.device)
-    _check_cache_tensors(case, given)
-    for name, scale in (("k_scale", given.k_scale), ("v_scale", given.v_scale)):
+    check_sinks(case, args.sinks, q.device)
+    _check_cache_tensors(case, args)
+    for name, scale in (("k_scale", args.k_scale), ("v_scale", args.v_scale)):
         check_presence(name, scale, case.kv_dtype == "fp8", f"the case's kv_dtype {case.kv_dtype}")
         if scale is not None:
             check_tensor(name, scale, (case.kv_heads,), (torch.float32,), q.device)
 
 
-def _check_cache_tensors(case: AttentionCase, given: DecodeArguments) -> None:
-    k, v, page_table, device = given.k, given.v, given.page_table, given.q.device
-    counted = given.lengths is not None or given.position is not None
+def _check_cache_tensors(case: AttentionCase, args: DecodeArguments) -> None:
+    k, v, page_table, device = args.k, args.v, args.page_table, args.q.device
+    counted = args.lengths is not None or args.position is not None
     first = None if case.paged else case.batch
     tokens = None if case.paged or counted else case.kv_len
     dtype = torch.float8_e4m3fn if case.kv_dtype == "fp8" else DTYPES[case.dtype]

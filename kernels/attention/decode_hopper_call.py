@@ -32,10 +32,10 @@ class HopperCall(CacheAttention):
         return self._kernels[counted, page]
 
     def _packed(
-        self, given: DecodeArguments, counts: KeyCounts, stream: int, allocate: Callable[[], Tensor]
+        self, args: DecodeArguments, counts: KeyCounts, stream: int, allocate: Callable[[], Tensor]
     ) -> Prepared:
         case = self.case
-        q, k, v, _, page_table, k_scale, v_scale, *_ = given
+        q, k, v, _, page_table, k_scale, v_scale, *_ = args
         page = 0 if page_table is None else k.shape[1]
         if page % STEP:
             raise ValueError(f"k has pages of {page} tokens: this variant takes multiples of {STEP}")

@@ -83,22 +83,22 @@ class StepCall(CudaCall):
         return Prepared(allocate, bind)
 
 
-def held_of(given: StepArguments) -> int:
+def held_of(args: StepArguments) -> int:
     """The tokens of one sequence for which the cache has slots."""
-    tokens = given.k_cache.shape[1] if given.k_cache.ndim == 4 else -1
-    return tokens if given.page_table is None else tokens * given.page_table.shape[-1]
+    tokens = args.k_cache.shape[1] if args.k_cache.ndim == 4 else -1
+    return tokens if args.page_table is None else tokens * args.page_table.shape[-1]
 
 
-def check_step(case: StepAttentionCase, given: StepArguments) -> None:
+def check_step(case: StepAttentionCase, args: StepArguments) -> None:
     """Raises ValueError that names the argument whose shape, dtype, layout or device the kernel cannot take."""
-    qkv, cos, sin, k_cache, v_cache, position, table, q_norm, k_norm, sinks = given
+    qkv, cos, sin, k_cache, v_cache, position, table, q_norm, k_norm, sinks = args
     check_presence("page_table", table, case.paged, f"the case's paged {case.paged}")
     for name, weight in (("q_norm", q_norm), ("k_norm", k_norm)):
         check_presence(name, weight, case.norm_eps is not None, f"the case's norm_eps {case.norm_eps}")
         if weight is not None:
             check_tensor(name, weight, (case.head_dim,), (DTYPES[case.dtype],), qkv.device, layout="contiguous")
     check_sinks(case, sinks, qkv.device)
-    capacity = held_of(given)
+    capacity = held_of(args)
     if len(cos) < capacity:
         raise ValueError(f"cos has {len(cos)} rows and the cache {capacity} slots")
     outer = (None, page_size_of(case)) if case.paged else (case.batch, capacity)

@@ -37,7 +37,7 @@ def config(
     return LaunchConfig(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
 
 
-def clusters_at_once(function: int, size: int, threads: int, shared_bytes: int) -> int:
+def max_active_clusters(function: int, size: int, threads: int, shared_bytes: int) -> int:
     """How many clusters of `size` blocks of a CUfunction the GPU runs at once. Raises RuntimeError with CUDA's code."""
     count = ctypes.c_int()
     launch = config((size, 1, 1), threads, shared_bytes, 0, Attribute(CLUSTER_DIMENSION, 0, (size, 1, 1)))

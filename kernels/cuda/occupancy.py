@@ -22,7 +22,7 @@ H200_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
 EMPTY_BUILD = nvrtc.Build(Path(__file__).with_name("empty.cu"))
 
 
-def clusters_at_once(size: int, threads: int, shared_bytes: int, kernel: Any = None) -> int:
+def max_active_clusters(size: int, threads: int, shared_bytes: int, kernel: Any = None) -> int:
     """How many clusters of `size` blocks the current GPU runs at once; without a GPU, how many an H200 runs.
 
     A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory. `kernel` is what `nvrtc.load`
@@ -36,8 +36,8 @@ def clusters_at_once(size: int, threads: int, shared_bytes: int, kernel: Any = N
     device = current_hopper()
     if device is not None:
         if kernel is None:
-            return _room_for_empty(device, size, threads, shared_bytes)
-        return driver.clusters_at_once(kernel.kernel.ptr, size, threads, shared_bytes)
+            return _max_active_empty(device, size, threads, shared_bytes)
+        return driver.max_active_clusters(kernel.kernel.ptr, size, threads, shared_bytes)
     if size not in H200_CLUSTERS or shared_bytes <= SHARED_HALF:
         raise ValueError(f"clusters of {size} blocks with {shared_bytes} bytes: only a GPU tells how many find room")
     return H200_CLUSTERS[size]
@@ -53,8 +53,8 @@ def current_hopper() -> int | None:
 
 
 @cache
-def _room_for_empty(device: int, size: int, threads: int, shared_bytes: int) -> int:
-    return driver.clusters_at_once(empty_kernel(device), size, threads, shared_bytes)
+def _max_active_empty(device: int, size: int, threads: int, shared_bytes: int) -> int:
+    return driver.max_active_clusters(empty_kernel(device), size, threads, shared_bytes)
 
 
 def empty_kernel(device: int) -> int:

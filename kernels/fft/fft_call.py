@@ -99,31 +99,31 @@ def _launch_all(launches: list[Launch]) -> None:
         launch()
 
 
-def pack_params(case: FftConvCase, given: Arguments) -> Any:
+def pack_params(case: FftConvCase, args: Arguments) -> Any:
     """`struct Params` of a call without y, a workspace and the sequences."""
-    tensors = {"u": given.u, "before": given.w_pre, "after": given.w_post, "skip": given.d}
+    tensors = {"u": args.u, "before": args.w_pre, "after": args.w_post, "skip": args.d}
     sizes = {"width": case.width, "length": case.length, "end": case.batch * case.width}
-    params = struct(PARAMS, **tensors, spectrum=given.w[0], scales=given.w[1], **sizes)
+    params = struct(PARAMS, **tensors, spectrum=args.w[0], scales=args.w[1], **sizes)
     flags = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
     params["prefetched"] = 0 if flags % 16 else case.length * 2
     return params
 
 
-def check_call(case: FftConvCase, given: Arguments, out: Tensor | None, columns: int, packed: torch.dtype) -> None:
+def check_call(case: FftConvCase, args: Arguments, out: Tensor | None, columns: int, packed: torch.dtype) -> None:
     """Raises ValueError that names a wrong argument. w is [filters, columns] of the `packed` dtype, and its scales."""
     dtype, shape, filters = (DTYPES[case.dtype],), (case.batch, case.width, case.length), case.filters or case.width
     for name in ("u", "w_pre", "w_post"):
-        tensor = getattr(given, name)
+        tensor = getattr(args, name)
         if name != "u":
             check_presence(name, tensor, case.gated, f"gated is {case.gated}")
         if tensor is not None:
             check_tensor(name, tensor, shape, dtype, layout="contiguous", aligned=8 if case.length % 4 == 0 else 2)
-    if not isinstance(given.w, tuple) or len(given.w) != 2:
+    if not isinstance(args.w, tuple) or len(args.w) != 2:
         raise ValueError("w is not what `pack` returned")
-    words, scales = given.w
+    words, scales = args.w
     check_tensor("w", words, (filters, columns), (packed,), layout="contiguous", aligned=16)
     check_tensor("w's scales", scales, (filters,), (torch.float32,), layout="contiguous")
-    check_presence("d", given.d, case.skip, f"skip is {case.skip}")
-    if given.d is not None:
-        check_tensor("d", given.d, (case.width,), (torch.float32,), layout="contiguous")
+    check_presence("d", args.d, case.skip, f"skip is {case.skip}")
+    if args.d is not None:
+        check_tensor("d", args.d, (case.width,), (torch.float32,), layout="contiguous")
     check_out(out, shape, dtype)

@@ -158,9 +158,9 @@ class _Rotation(CudaCall):
         super().__init__()
         self.warps, self.pdl = warps, pdl
 
-    def _packed(self, given: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
+    def _packed(self, args: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
         """The call packed. Without `append`, `k_cache` only has the shape and strides of the rotated k."""
-        q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = given
+        q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = args
         batch, q_len, heads, head_dim = q.shape
         if not batch * q_len:
             return Prepared(allocate, lambda _: launch_nothing)
@@ -180,7 +180,7 @@ class _Rotation(CudaCall):
         angles = (cos, *cos.stride()[:2], sin, *sin.stride()[:2])
 
         def arguments(outputs: Any) -> tuple[Any, ...]:
-            to = (outputs, given.k_cache, given.v_cache) if append else (*outputs, outputs[1])
+            to = (outputs, args.k_cache, args.v_cache) if append else (*outputs, outputs[1])
             return (strided(q), strided(k), strided(v), angles, (*to, *cache.stride()[:3]), slots, q_len, config)
 
         grid = (batch * q_len,)
@@ -240,8 +240,8 @@ class RopeAppend(_Rotation):
         return self._packed(given, stream, allocation(outputs, q.device), append=True)
 
 
-def _check_append(given: AppendArguments) -> None:
-    q, k, v, cos, sin, k_cache, v_cache, position, page_table, *scales = given
+def _check_append(args: AppendArguments) -> None:
+    q, k, v, cos, sin, k_cache, v_cache, position, page_table, *scales = args
     _check(q, k, cos, sin)
     batch = q.shape[0]
     check_tensor("v", v, k.shape, (k.dtype,), q.device)
@@ -255,7 +255,7 @@ def _check_append(given: AppendArguments) -> None:
     check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
         check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
-    needs_scale = k_cache.dtype == torch.float8_e4m3fn or given.k_scale is not None
+    needs_scale = k_cache.dtype == torch.float8_e4m3fn or args.k_scale is not None
     for name, scale in zip(("k_scale", "v_scale"), scales, strict=True):
         check_presence(name, scale, needs_scale, f"k_cache is {k_cache.dtype}")
         if scale is not None:

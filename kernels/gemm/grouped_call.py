@@ -11,7 +11,7 @@ from kernels.check_args import check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch
-from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
+from kernels.cuda.occupancy import MAX_SHARED_BYTES, max_active_clusters
 from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_tiles import COLUMNS, MAX_ROWS, PARAMS, SOURCE, X_BOXES, constants
 from kernels.gemm.hopper_tiles import THREADS
@@ -44,7 +44,7 @@ class GroupedProduct(CudaCall):
             return Prepared(allocate, lambda _: launch_nothing)
         pairs = -(-case.weight_rows // (2 * COLUMNS))
         most_tiles = rows // MAX_ROWS + case.experts  # each expert may end in the middle of a tile
-        grid = (2 * min(clusters_at_once(2, THREADS, MAX_SHARED_BYTES), most_tiles * pairs),)
+        grid = (2 * min(max_active_clusters(2, THREADS, MAX_SHARED_BYTES), most_tiles * pairs),)
         weight_rows = TILE * rows_apart(w) if self.tiled else case.weight_rows
         fields = (offs.data_ptr(), 0, rows, case.n, case.k, weight_rows, pairs)
         params = np.array(fields, dtype=PARAMS)

@@ -14,7 +14,7 @@ from kernels.check_args import C_TYPES, check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
 from kernels.cuda.launch import Launch
-from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
+from kernels.cuda.occupancy import MAX_SHARED_BYTES, max_active_clusters
 from kernels.dtypes import DTYPES
 from kernels.gemm.hopper_tiles import THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
@@ -94,7 +94,7 @@ class HopperLinear(CudaCall):
         y_box = (64, 128 // self.dtype.itemsize)
         x_map, w_map = named("x", x, (128, step)), named("w", w, (tile.columns // 2, step))
         residual_map = None if residual is None else named("residual", residual, y_box)
-        pairs = clusters_at_once(2, THREADS, MAX_SHARED_BYTES)
+        pairs = max_active_clusters(2, THREADS, MAX_SHARED_BYTES)
         grid = (2 * min(-(-row_tiles // 2) * column_tiles, pairs),)
 
         def bind(outputs: Any) -> Launch:

@@ -42,10 +42,10 @@ SETTINGS = np.dtype(
 """`struct Settings` of lm_head.cu: the addresses of the rows' settings, and the top_k of all rows."""
 
 
-def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: bool = False) -> dict[str, int]:
+def head_macros(config: TileConfig, case: LmHeadCase, max_active: int, dynamic: bool = False) -> dict[str, int]:
     """The macros of lm_head.cu. KEYS is the number of logits of a row that each lane of a warp examines."""
     top = CANDIDATES if case.sampling == "top_k_p" else 0
-    keys = -(-config.most_units(at_once) * config.unit_rows // 32) if top else 1
+    keys = -(-config.most_units(max_active) * config.unit_rows // 32) if top else 1
     return macros(config, case.dtype, False, False, dynamic) | {
         "TOP": top, "KEYS": keys, "FEEDBACK_BYTES": FEEDBACK.itemsize, "SETTINGS_BYTES": SETTINGS.itemsize,
     }  # fmt: skip
@@ -58,7 +58,9 @@ def schedules_dynamically(config: TileConfig, dynamic: bool) -> bool:
 
 def build_of(config: TileConfig, case: LmHeadCase, dynamic: bool) -> nvrtc.Build:
     """lm_head.cu for a case on the current GPU, or without a GPU on an H200."""
-    return nvrtc.Build.of(SOURCE, head_macros(config, case, config.at_once(), schedules_dynamically(config, dynamic)))
+    return nvrtc.Build.of(
+        SOURCE, head_macros(config, case, config.max_active(), schedules_dynamically(config, dynamic))
+    )
 
 
 @dataclass(frozen=True)
@@ -112,20 +114,20 @@ class LmHead(CudaCall):
         allocate = partial(torch.empty, case.m, dtype=torch.int64, device=x.device)
         if case.m == 0:
             return Prepared(allocate, lambda _: launch_nothing)
-        at_once = config.at_once()
+        max_active = config.max_active()
         compiled = build_of(config, case, self.counters is not None)
-        blocks = config.groups(at_once)
+        blocks = config.groups(max_active)
         shape = (case.m, blocks, self.top or 1)
         scores = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
         optional: dict[str, Any] = {"row_scales": w[1]} if len(w) > 1 else {}
         if self.counters is not None:
             optional["counters"] = self.counters.of(w)
-        params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=scores, n=case.vocab, **optional)
+        params = parameters(config, max_active, self.pdl, stream=w[0], x=x, y=scores, n=case.vocab, **optional)
         next_step = pack_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
             loaded = nvrtc.kernel(compiled, entry, MAX_SHARED_BYTES - CANDIDATES_BYTES)
-            size = config.shared_bytes(at_once, self.pdl)
+            size = config.shared_bytes(max_active, self.pdl)
             return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
 
         if not self.top:
@@ -151,15 +153,15 @@ class LmHead(CudaCall):
 
         return Prepared(allocate, bind_two, workspace=scores)
 
-    def _check(self, given: LmHeadArguments) -> None:
+    def _check(self, args: LmHeadArguments) -> None:
         case = self.case
-        check_tensor("x", given.x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        check_stream(given.w, self.config)
-        if isinstance(given.top_k, Tensor):
-            check_tensor("top_k", given.top_k, (case.m,), (torch.int64,), layout="contiguous")
-        elif not 1 <= given.top_k < CANDIDATES:
-            raise ValueError(f"top_k is {given.top_k}: from 1 to {CANDIDATES - 1} are possible")
-        for name, value in given.settings.items():
+        check_tensor("x", args.x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        check_stream(args.w, self.config)
+        if isinstance(args.top_k, Tensor):
+            check_tensor("top_k", args.top_k, (case.m,), (torch.int64,), layout="contiguous")
+        elif not 1 <= args.top_k < CANDIDATES:
+            raise ValueError(f"top_k is {args.top_k}: from 1 to {CANDIDATES - 1} are possible")
+        for name, value in args.settings.items():
             check_presence(name, value, bool(self.top), f"sampling is {case.sampling}")
             if value is not None:
                 check_tensor(name, value, (case.m,), (getattr(torch, SETTING_DTYPES[name]),), layout="contiguous")

@@ -115,17 +115,17 @@ def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build
     return nvrtc.Build.of(SOURCE, macros(config, case.dtype, case.gates, case.normalises, dynamic))
 
 
-def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **kwargs: Any) -> Any:
+def parameters(config: TileConfig, max_active: int, pdl: bool, prefetch_bytes: int = 0, **kwargs: Any) -> Any:
     """`Params`, 0 where not given. Raises ValueError where too few clusters run at once to leave room for a ring."""
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
-        "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
-        "most_units": config.most_units(at_once), "pdl": pdl,
+        "stages": config.stages(max_active, pdl), "kept_units": config.kept_units(max_active),
+        "most_units": config.most_units(max_active), "pdl": pdl,
         "l2_prefetch": prefetch_bytes // (config.chunk * config.step_bytes),
-        "static_units": config.static_units(at_once, pdl) if "counters" in kwargs else config.units,
+        "static_units": config.static_units(max_active, pdl) if "counters" in kwargs else config.units,
     }  # fmt: skip
     if not own["stages"]:
-        clusters = f"{at_once} clusters of {config.splits}"
+        clusters = f"{max_active} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
     return struct(PARAMS, **own, **kwargs)
 
@@ -177,13 +177,13 @@ class SkinnyLinear(CudaCall):
         allocate = partial(torch.empty, case.m, case.n, dtype=x.dtype, device=x.device)
         if case.m == 0:
             return Prepared(allocate, lambda _: launch_nothing)
-        at_once = config.at_once()
+        max_active = config.max_active()
         given: dict[str, Any] = {"stream": w[0], "x": x, "bias": bias, "residual": residual, "n": case.n, "eps": eps}
         given |= {"row_scales": w[1] if len(w) > 1 else None, "late_trigger": self.late_trigger}
         if self.counters is not None:
             given["counters"] = self.counters.of(w)
-        params = parameters(config, at_once, self.pdl, self.prefetch_bytes, **given)
-        shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
+        params = parameters(config, max_active, self.pdl, self.prefetch_bytes, **given)
+        shared, grid = config.shared_bytes(max_active, self.pdl), (config.groups(max_active) * config.splits,)
         entry = nvrtc.kernel(self.compiled, "skinny_linear", MAX_SHARED_BYTES)
 
         def bind(y: Tensor) -> Launch:

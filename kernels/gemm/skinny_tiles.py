@@ -7,7 +7,7 @@ block finishes together. The blocks of a cluster (`splits`) share units and divi
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF, clusters_at_once
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF, max_active_clusters
 from kernels.ops import LinearCase
 from kernels.quant.formats import INT4
 
@@ -110,28 +110,28 @@ class TileConfig:
         """Threads of a block: the consumer warps, a producer and a helper."""
         return self.warps * 32 + 64
 
-    def at_once(self) -> int:
+    def max_active(self) -> int:
         """Clusters of `splits` blocks, one block an SM, that the current GPU runs at once."""
-        return clusters_at_once(self.splits, self.threads, MAX_SHARED_BYTES)
+        return max_active_clusters(self.splits, self.threads, MAX_SHARED_BYTES)
 
-    def groups(self, at_once: int) -> int:
-        """How many blocks (clusters, when split) divide the units, where the GPU runs `at_once` of them at once."""
-        return max(1, min(self.units, at_once - CLUSTERS_SPARED.get(self.splits, 0)))
+    def groups(self, max_active: int) -> int:
+        """How many blocks (clusters, when split) divide the units, where the GPU runs `max_active` of them."""
+        return max(1, min(self.units, max_active - CLUSTERS_SPARED.get(self.splits, 0)))
 
-    def most_units(self, at_once: int) -> int:
+    def most_units(self, max_active: int) -> int:
         """Units of the block with the most units."""
-        return -(-self.units // self.groups(at_once))
+        return -(-self.units // self.groups(max_active))
 
-    def static_units(self, at_once: int, pdl: bool) -> int:
+    def static_units(self, max_active: int, pdl: bool) -> int:
         """Static units beside a dynamic scheduler: what fills the rings, and at least STATIC_SHARE of all."""
-        groups = self.groups(at_once)
-        ring = -(-self.stages(at_once, pdl) * self.chunk // self.steps)
+        groups = self.groups(max_active)
+        ring = -(-self.stages(max_active, pdl) * self.chunk // self.steps)
         units = max(ring, int(STATIC_SHARE * self.units / groups))
         return min(self.units, groups * units)
 
-    def kept_units(self, at_once: int) -> int:
+    def kept_units(self, max_active: int) -> int:
         """Units whose sums a block keeps to the end."""
-        return self.most_units(at_once) if self.keep or self.splits > 1 else 0
+        return self.most_units(max_active) if self.keep or self.splits > 1 else 0
 
     @property
     def struct_bytes(self) -> int:
@@ -139,28 +139,28 @@ class TileConfig:
         sums = 2 * self.warps * self.row_tiles * (2 if self.m > 8 else 1) * 640
         return (2 * 16 + 2) * 8 + 16 * 4 + 16 + 16 * self.warps * 4 + 4 * 64 + sums
 
-    def fixed_bytes(self, at_once: int) -> int:
+    def fixed_bytes(self, max_active: int) -> int:
         """Shared memory without the ring: barriers, partial sums, kept sums, scales, bias, residual, x."""
-        rows = self.most_units(at_once) * self.unit_rows
-        sum_bytes = self.kept_units(at_once) * self.m * self.unit_rows * 4
+        rows = self.most_units(max_active) * self.unit_rows
+        sum_bytes = self.kept_units(max_active) * self.m * self.unit_rows * 4
         scales = rows * 4 if self.kind in ("fp8", "nvfp4") else 0
         fixed = scales + rows * self.row_bytes
         return self.spare + _line(self.struct_bytes) + _line(sum_bytes + fixed + 128) + _line(self.x_bytes * self.m)
 
-    def stages(self, at_once: int, pdl: bool) -> int:
+    def stages(self, max_active: int, pdl: bool) -> int:
         """Chunks of the ring; 0 when the shared memory is too small."""
         chunk = self.chunk * self.step_bytes
-        fixed = self.fixed_bytes(at_once)
-        max_stages = min(MAX_STAGES, max(2, self.most_units(at_once) * self.steps // self.chunk))
+        fixed = self.fixed_bytes(max_active)
+        max_stages = min(MAX_STAGES, max(2, self.most_units(max_active) * self.steps // self.chunk))
         beside = (SHARED_HALF - fixed) // chunk
         if pdl and beside * chunk >= MIN_RING:
             return min(max_stages, beside)
         stages = min(max_stages, RING_ALONE // chunk, (MAX_SHARED_BYTES - fixed) // chunk)
         return stages if stages >= 2 else 0
 
-    def shared_bytes(self, at_once: int, pdl: bool) -> int:
+    def shared_bytes(self, max_active: int, pdl: bool) -> int:
         """Dynamic shared memory of a launch."""
-        return self.fixed_bytes(at_once) - self.spare + self.stages(at_once, pdl) * self.chunk * self.step_bytes
+        return self.fixed_bytes(max_active) - self.spare + self.stages(max_active, pdl) * self.chunk * self.step_bytes
 
     def microseconds(self) -> float:
         """A guess at the time without the launch, an H200's on every GPU: it decides how weights are packed."""

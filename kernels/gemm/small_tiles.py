@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, clusters_at_once
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, max_active_clusters
 from kernels.ops import LinearCase
 
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
@@ -188,7 +188,7 @@ class SmallTileConfig:
     @cached_property
     def waves(self) -> int:
         """Waves of clusters: how often all clusters that fit at once, one block an SM, must run."""
-        return -(-self.clusters // clusters_at_once(self.splits, self.threads, MAX_SHARED_BYTES))
+        return -(-self.clusters // max_active_clusters(self.splits, self.threads, MAX_SHARED_BYTES))
 
     def microseconds(self) -> float:
         """Estimated µs without the launch: beginning, streaming, joining, writing."""

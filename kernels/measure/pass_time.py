@@ -130,9 +130,9 @@ class LayerTime:
     unpacked: float = inf
 
 
-def distinct(of: ExpertSizes, tokens: float) -> float:
+def distinct(sizes: ExpertSizes, tokens: float) -> float:
     """How many experts so many tokens have between them, in the mean, where each chooses evenly and by itself."""
-    return of.experts * (1 - (1 - of.top_k / of.experts) ** tokens)
+    return sizes.experts * (1 - (1 - sizes.top_k / sizes.experts) ** tokens)
 
 
 def decoder(config: dict[str, Any], parameters: int, tensor_parallel_size: int = 1) -> ModelSizes:
@@ -171,11 +171,11 @@ def exchanges_us(tensor_parallel_size: int, mixture: bool = False) -> float:
     return alone + GPU_EXCHANGES * (GPU_EXCHANGE_US[tensor_parallel_size] - EXCHANGE_US)
 
 
-def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
+def kernels_of(sizes: ModelSizes, runner: str, reads_prompt: bool) -> int:
     """Dependent kernels of a layer of a model that generates."""
     by = "kernels" if runner == MEGAKERNEL else runner
-    counted = KERNELS if of.experts is None else MIXTURE_KERNELS
-    return counted[by][reads_prompt] + (HEAD_NORMS[of.head_norms][by][reads_prompt] if of.head_norms else 0)
+    counted = KERNELS if sizes.experts is None else MIXTURE_KERNELS
+    return counted[by][reads_prompt] + (HEAD_NORMS[sizes.head_norms][by][reads_prompt] if sizes.head_norms else 0)
 
 
 def megakernel_layer(weights: str, sequences: float, tensor_parallel_size: int, mixture: bool = False) -> LayerTime:
@@ -197,14 +197,21 @@ def kernels_layer(
 
 
 def pass_ms(
-    of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], layer: LayerTime
+    sizes: ModelSizes,
+    work: PassWork,
+    weight_bytes: float,
+    kv_share: float,
+    rates: tuple[float, float],
+    layer: LayerTime,
 ) -> float:
     """Ms of a pass over `weight_bytes`, keys `kv_share` of 16 bits. `rates`: TB/s and TFLOP/s of all GPUs."""
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
     weight = max(weight_bytes / read, 1 / (layer.unpacked * 1e9))
-    attention = 4.0 * of.q_width * of.layers * work.pairs
-    weights, cached = of.read(work.rows) * weight, work.cached * of.kv_bytes * kv_share / read
-    beside = cached + (2.0 * of.body * work.rows + attention) / multiplied
-    head = of.head * max(of.head_share * weight_bytes / read, weight) + 2.0 * of.head * work.answered / multiplied
-    idle, min_ms = (of.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
+    attention = 4.0 * sizes.q_width * sizes.layers * work.pairs
+    weights, cached = sizes.read(work.rows) * weight, work.cached * sizes.kv_bytes * kv_share / read
+    beside = cached + (2.0 * sizes.body * work.rows + attention) / multiplied
+    head = (
+        sizes.head * max(sizes.head_share * weight_bytes / read, weight) + 2.0 * sizes.head * work.answered / multiplied
+    )
+    idle, min_ms = (sizes.layers * us / 1e3 for us in (layer.idle_us, layer.least_us))
     return max(weights + idle, layer.unhidden * weights + min_ms) + beside + head

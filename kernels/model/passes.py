@@ -94,10 +94,10 @@ class Pass:
         positions = self._positions() if self._rotates else None
         return LayerInput(stream, positions, None if length is None else length - 1)
 
-    def end(self, given: LayerInput, length: Tensor | None) -> Tensor:
+    def end(self, inputs: LayerInput, length: Tensor | None) -> Tensor:
         """What `run` does after the layers."""
-        x = given.stream.summed()
-        self.head.run(self._ends(x, given.last) if self.whole else x, length)
+        x = inputs.stream.summed()
+        self.head.run(self._ends(x, inputs.last) if self.whole else x, length)
         return x
 
     def _positions(self) -> list[decoder.Positions]:
@@ -126,15 +126,15 @@ class Pass:
         out = added_product(rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(rows, w, self._partial)
 
-        def attention(given: LayerInput) -> None:
-            stream = given.stream
-            y = attend(qkv(stream), given.positions[shape.rope] if given.positions else None)
+        def attention(inputs: LayerInput) -> None:
+            stream = inputs.stream
+            y = attend(qkv(stream), inputs.positions[shape.rope] if inputs.positions else None)
             if cut:
-                y, stream.x = self._ends(y, given.last), self._ends(stream.summed(), given.last)
+                y, stream.x = self._ends(y, inputs.last), self._ends(stream.summed(), inputs.last)
             out(y, stream)
 
-        def mlp(given: LayerInput) -> None:
-            transform(given.stream)
+        def mlp(inputs: LayerInput) -> None:
+            transform(inputs.stream)
 
         return attention, mlp
 

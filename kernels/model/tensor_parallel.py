@@ -156,7 +156,7 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
     try:
         files = _files(directory)
-        return _build_sharded(config, devices, dtype, fill, at_once=len(devices))
+        return _build_sharded(config, devices, dtype, fill, threads=len(devices))
     except SafetensorError as error:
         raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
 
@@ -180,9 +180,9 @@ def _build_sharded(
     devices: Sequence[torch.device],
     dtype: str,
     fill: Callable[[Any, Place], None],
-    at_once: int = 1,
+    threads: int = 1,
 ) -> TensorParallelModel:
-    """The sharded model whose shards are filled by `fill`, `at_once` at the same time, each tied parameter once."""
+    """The sharded model whose shards are filled by `fill`, `threads` at the same time, each tied parameter once."""
     shards = [_empty(config, len(devices), dtype, device) for device in devices]
     once = ADDED_ONCE + (("o_proj.weight",) if families.normed_over_heads(config) else ())
 
@@ -193,7 +193,7 @@ def _build_sharded(
             if rank and name.endswith(once):
                 parameter.zero_()
 
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(filled, range(len(devices))))
     return TensorParallelModel(loading.configuration(config), shards)
 

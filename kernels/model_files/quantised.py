@@ -98,10 +98,10 @@ def scheme_of(config: Mapping[str, Any]) -> Scheme | None:
     raise ModelRefused(FILE, FIELD, f"weights quantised by {shown} are not taken; taken are {TAKEN}")
 
 
-def _of_all_layers(given: Mapping[str, Any]) -> bool:
+def _of_all_layers(settings: Mapping[str, Any]) -> bool:
     """Whether the modules that stay in 16 bits, by name or pattern, are none but the LM head, embeddings and norms."""
     for name in ("ignore", "modules_to_not_convert", "exclude_modules"):
-        modules = given.get(name) or []
+        modules = settings.get(name) or []
         if isinstance(modules, str):
             modules = [modules]
         if not isinstance(modules, list):
@@ -118,29 +118,35 @@ def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return fields | {"dtype": "bfloat16", "dequantised_from": config[FIELD]}
 
 
-def _gptq(given: Mapping[str, Any]) -> Scheme:
-    version = given.get("checkpoint_format", given.get("format", "gptq"))
+def _gptq(settings: Mapping[str, Any]) -> Scheme:
+    version = settings.get("checkpoint_format", settings.get("format", "gptq"))
     if version not in ("gptq", "gptq_v2"):
         raise ModelRefused(FILE, f"{FIELD}.checkpoint_format", f"{str(version)[:40]!r} is not one of gptq, gptq_v2")
-    bits = _bits(given.get("bits"), "bits")
+    bits = _bits(settings.get("bits"), "bits")
     return Scheme(
-        f"GPTQ ({bits} bits)", "gptq", bits, zero_offset=int(version == "gptq"), group=_group(given.get("group_size"))
+        f"GPTQ ({bits} bits)",
+        "gptq",
+        bits,
+        zero_offset=int(version == "gptq"),
+        group=_group(settings.get("group_size")),
     )
 
 
-def _awq(given: Mapping[str, Any]) -> Scheme:
-    version = str(given.get("version", "gemm")).lower()
+def _awq(settings: Mapping[str, Any]) -> Scheme:
+    version = str(settings.get("version", "gemm")).lower()
     if version != "gemm":
         raise ModelRefused(FILE, f"{FIELD}.version", f"{version[:40]!r} is not taken; only gemm's layout is")
-    bits = _bits(given.get("bits", given.get("w_bit")), "bits")
-    return Scheme(f"AWQ ({bits} bits)", "awq", bits, group=_group(given.get("group_size", given.get("q_group_size"))))
+    bits = _bits(settings.get("bits", settings.get("w_bit")), "bits")
+    return Scheme(
+        f"AWQ ({bits} bits)", "awq", bits, group=_group(settings.get("group_size", settings.get("q_group_size")))
+    )
 
 
-def _compressed(given: Mapping[str, Any]) -> Scheme:
+def _compressed(settings: Mapping[str, Any]) -> Scheme:
     for name in ("sparsity_config", "transform_config"):
-        if given.get(name) and given[name] != {"format": "dense"}:
+        if settings.get(name) and settings[name] != {"format": "dense"}:
             raise ModelRefused(FILE, f"{FIELD}.{name}", "only weights without sparsity and rotations are taken")
-    groups = given.get("config_groups")
+    groups = settings.get("config_groups")
     listed = groups.values() if isinstance(groups, dict) else ()
     sections = [group.get("weights") for group in listed if isinstance(group, dict)]
     schemes = [weights for weights in sections if isinstance(weights, dict)]
@@ -149,7 +155,7 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", "all groups must quantise weights, and to the same type")
     weights = schemes[0]
     bits, kind = _bits(weights.get("num_bits"), "config_groups"), weights.get("type")
-    formats = {given.get("format"), *(group.get("format") for group in listed if isinstance(group, dict))}
+    formats = {settings.get("format"), *(group.get("format") for group in listed if isinstance(group, dict))}
     if kind == "float" and bits == 4 and NVFP4 in formats:
         return Scheme("compressed-tensors (NVFP4)", "nvfp4", bits)
     if kind not in ("int", "float") or (kind == "float" and bits != 8):
@@ -157,7 +163,7 @@ def _compressed(given: Mapping[str, Any]) -> Scheme:
         raise ModelRefused(FILE, f"{FIELD}.config_groups", reason)
     block = weights.get("block_structure")
     label = f"compressed-tensors ({'fp8' if kind == 'float' else f'{bits} bits'}{_of_block(block)})"
-    of_rows = kind == "float" and weights.get("strategy") in ("tensor", "channel") and _of_all_layers(given)
+    of_rows = kind == "float" and weights.get("strategy") in ("tensor", "channel") and _of_all_layers(settings)
     return Scheme(label, "scaled", bits, block=_block(block), of_rows=of_rows)
 
 

@@ -82,21 +82,21 @@ def philox(key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words])
     return a, b, c, d
 
 
-def gumbel(how: Sampling, index: int, tokens: NDArray[np.integer]) -> Floats:
+def gumbel(sampling: Sampling, index: int, tokens: NDArray[np.integer]) -> Floats:
     """The noise of `tokens` [n] when they stand to become token `index` of their sequence."""
     ids = tokens.astype(np.uint64)
-    place, stream, zero = (np.full_like(ids, value) for value in (index, how.stream, 0))
-    bits = philox((how.seed & LOW, how.seed >> 32), (ids, place, stream, zero))[0].astype(np.float32)
+    place, stream, zero = (np.full_like(ids, value) for value in (index, sampling.stream, 0))
+    bits = philox((sampling.seed & LOW, sampling.seed >> 32), (ids, place, stream, zero))[0].astype(np.float32)
     uniform = np.minimum(bits * np.float32(2**-32) + np.float32(2**-33), np.float32(1 - 2**-24))
     return -np.log(-np.log1p(-uniform))
 
 
-def noisy(how: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int) -> Floats:
+def noisy(sampling: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int) -> Floats:
     """logit / temperature + gumbel of `tokens` [n]: the largest is a draw from the softmax over them."""
-    return logits * np.float32(1 / how.temperature) + gumbel(how, index, tokens)
+    return logits * np.float32(1 / sampling.temperature) + gumbel(sampling, index, tokens)
 
 
-def kept(logits: Floats, how: Sampling) -> NDArray[np.bool_]:
+def candidate_mask(logits: Floats, sampling: Sampling) -> NDArray[np.bool_]:
     """Which tokens of `logits` [vocab] may be drawn; the nucleus' mass is taken in float64.
 
     NaN is never kept. When the largest is no finite number, only what equals it is.
@@ -104,26 +104,26 @@ def kept(logits: Floats, how: Sampling) -> NDArray[np.bool_]:
     falling = np.sort(logits[~np.isnan(logits)])[::-1]
     if not falling.size or not np.isfinite(falling[0]):
         return logits == falling[0] if falling.size else np.zeros(len(logits), dtype=bool)
-    threshold = falling[how.top_k - 1] if 0 < how.top_k < len(falling) else np.float32(-np.inf)
-    if how.top_p < 1:
+    threshold = falling[sampling.top_k - 1] if 0 < sampling.top_k < len(falling) else np.float32(-np.inf)
+    if sampling.top_p < 1:
         falling = falling[falling >= threshold].astype(np.float64)
-        mass = np.exp((falling - falling[0]) / how.temperature).cumsum()
-        threshold = np.float32(falling[np.searchsorted(mass, how.top_p * mass[-1])])
+        mass = np.exp((falling - falling[0]) / sampling.temperature).cumsum()
+        threshold = np.float32(falling[np.searchsorted(mass, sampling.top_p * mass[-1])])
     return logits >= threshold
 
 
-def scores(logits: Floats, how: Sampling, index: int) -> Floats:
+def scores(logits: Floats, sampling: Sampling, index: int) -> Floats:
     """What competes to become token `index`: minus infinity for tokens that are not kept, the logits when greedy."""
-    if how.greedy:
+    if sampling.greedy:
         return logits
-    drawn = noisy(how, logits, np.arange(len(logits)), index)
-    return np.where(kept(logits, how), drawn, np.float32(-np.inf))
+    drawn = noisy(sampling, logits, np.arange(len(logits)), index)
+    return np.where(candidate_mask(logits, sampling), drawn, np.float32(-np.inf))
 
 
-def choose(logits: Floats, how: Sampling, index: int) -> int:
+def choose(logits: Floats, sampling: Sampling, index: int) -> int:
     """The token at `index` of its sequence from `logits` [vocab]; of equals the smaller id, 0 if all are NaN."""
-    tokens = np.flatnonzero(~np.isnan(logits) if how.greedy else kept(logits, how))
+    tokens = np.flatnonzero(~np.isnan(logits) if sampling.greedy else candidate_mask(logits, sampling))
     if not tokens.size:
         return 0
-    scores = logits[tokens] if how.greedy else noisy(how, logits[tokens], tokens, index)
+    scores = logits[tokens] if sampling.greedy else noisy(sampling, logits[tokens], tokens, index)
     return int(tokens[np.argmax(scores)])

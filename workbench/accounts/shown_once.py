@@ -13,19 +13,19 @@ SECONDS = 600
 """After that it is not shown any more, as where the connection broke before the page came."""
 
 
-def keep(request: HttpRequest, what: str, secret: str) -> None:
-    """Keeps `secret`, encrypted, for the next page that shows `what`."""
-    request.session[_key(what)] = cipher(PURPOSE).encrypt(secret.encode()).decode()
+def keep(request: HttpRequest, key: str, secret: str) -> None:
+    """Keeps `secret`, encrypted, for the next page that shows `key`."""
+    request.session[_key(key)] = cipher(PURPOSE).encrypt(secret.encode()).decode()
 
 
-def take(request: HttpRequest, what: str) -> str:
-    """The secret that is kept for `what`, which is forgotten; empty where there is none."""
-    value = request.session.pop(_key(what), "")
+def take(request: HttpRequest, key: str) -> str:
+    """The secret that is kept for `key`, which is forgotten; empty where there is none."""
+    value = request.session.pop(_key(key), "")
     try:
         return cipher(PURPOSE).decrypt(value, ttl=SECONDS).decode() if value else ""
     except InvalidToken:
         return ""
 
 
-def _key(what: str) -> str:
-    return f"shown once: {what}"
+def _key(key: str) -> str:
+    return f"shown once: {key}"

@@ -62,12 +62,12 @@ def check_space(coming: int) -> None:
         raise _refusal(507, "disk", "there is not enough space on the workbench's disk")
 
 
-def check_count(rows: QuerySet[Any] | int, max_count: int, what: str, remedy: str) -> None:
+def check_count(rows: QuerySet[Any] | int, max_count: int, noun: str, remedy: str) -> None:
     """Refuses one more of `rows`, or of so many, when there are `max_count` of them. Raises Problem 409."""
     there = rows if isinstance(rows, int) else rows.count()
     if there >= max_count:
-        reason = f"the organisation has {max_count:,} {what}, which is the most it may have; {remedy}"
-        raise _refusal(409, what, reason)
+        reason = f"the organisation has {max_count:,} {noun}, which is the most it may have; {remedy}"
+        raise _refusal(409, noun, reason)
 
 
 def too_large(reason: str) -> Problem:

@@ -88,7 +88,7 @@ class Service:
         return "\n".join(text.splitlines()[-12:])
 
 
-def wait_until(ready: Callable[[], bool], services: Sequence[Service], seconds: float, what: str) -> None:
+def wait_until(ready: Callable[[], bool], services: Sequence[Service], seconds: float, awaited: str) -> None:
     """Poll `ready`. Raises EmbeddedError when time is up, or at once when one of the services ends."""
     deadline = time.monotonic() + seconds
     while not ready():
@@ -100,5 +100,5 @@ def wait_until(ready: Callable[[], bool], services: Sequence[Service], seconds: 
                 )
         if time.monotonic() > deadline:
             logs = ", ".join(str(service.log) for service in services)
-            raise EmbeddedError(f"{what} was not ready within {seconds:.0f} s; its log: {logs}")
+            raise EmbeddedError(f"{awaited} was not ready within {seconds:.0f} s; its log: {logs}")
         time.sleep(0.1)

@@ -215,12 +215,12 @@ def seconds_left(run: Run, stage: Stage, document: WorkloadDocument, results: Re
     return budget.seconds_granted(stage, document, sum(span.duration_s for span in stage_times(run)), results)
 
 
-def lacks(run: Run, what: str) -> str:
-    """A sentence that says why the run has no plan or report (`what`): it is not made yet, or the run ended before."""
+def lacks(run: Run, name: str) -> str:
+    """A sentence that says why the run has no plan or report (`name`): it is not made yet, or the run ended before."""
     if run.is_open:
-        return f"The run has no {what} yet: it is in the {run.stage} stage."
+        return f"The run has no {name} yet: it is in the {run.stage} stage."
     reason = (run.error or {}).get("sentence", "")
-    return f"The run ended without a {what}: it {ENDED[run.state]} in the {run.stage} stage. {reason}".strip()
+    return f"The run ended without a {name}: it {ENDED[run.state]} in the {run.stage} stage. {reason}".strip()
 
 
 def waiting_for(run: Run) -> str:

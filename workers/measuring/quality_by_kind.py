@@ -135,14 +135,14 @@ def _judge(
     document: StageInput,
     context: Context,
     sides: tuple[GivesLogits, GivesLogits, GivesLogits],
-    given: Given,
+    inputs: Given,
     unverified: bool,
 ) -> Quality:
     longest = QUALITY_SECONDS
     if not document.workload.constraints.strict_minutes:
         longest = max(longest, budget.quality_seconds(document.results))
     until = time.monotonic() + max(_allowed(document, context, longest), context.seconds_left * (1 - FINISHING_SHARE))
-    answer = given.answer
+    answer = inputs.answer
     needed = NEEDED[answer.form]
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
 
@@ -157,14 +157,14 @@ def _judge(
             said_at = now
         return now < (until if done < least else soon) and done < most
 
-    if given.tokens is not None:
-        tokens = given.tokens
+    if inputs.tokens is not None:
+        tokens = inputs.tokens
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
         wanted = _wanted(tokens)
         compared = quality.compare(*sides, tokens, batch, keep_going, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     pool = _pool(context.model_dir)
-    comparison = answers.compare(sides, given.batches, answer, given.source, keep_going, pool)
+    comparison = answers.compare(sides, inputs.batches, answer, inputs.source, keep_going, pool)
     return answers.judge(comparison, document.model.generated, allowed)
 
 

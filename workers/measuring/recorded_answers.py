@@ -40,19 +40,19 @@ class Recorded:
         return next(self._answers)
 
 
-def record(given: Given, sides: Sequence[GivesLogits], folder: Path, keep_going: Callable[[int], bool]) -> None:
+def record(inputs: Given, sides: Sequence[GivesLogits], folder: Path, keep_going: Callable[[int], bool]) -> None:
     """Saves what the `sides` answer to each batch while `keep_going(values of all inputs so far)`; to one at least."""
     folder.mkdir()
     different = list(dict.fromkeys(sides))
     batches: list[torch.Tensor] = []
-    for batch in given.batches:
+    for batch in inputs.batches:
         if batches and not keep_going(sum(known.numel() for known in batches)):
             break
         for number, side in enumerate(different):
             torch.save(side.logits(batch).cpu(), _file(folder, number, len(batches)))
         batches.append(batch.cpu())
-    written = given.tokens.written if given.tokens else None
-    torch.save((tuple(given.answer), batches, given.source, written, len(different)), folder / INPUTS)
+    written = inputs.tokens.written if inputs.tokens else None
+    torch.save((tuple(inputs.answer), batches, inputs.source, written, len(different)), folder / INPUTS)
 
 
 def read_recording(folder: Path, device: torch.device) -> tuple[Given, list[Recorded]]:

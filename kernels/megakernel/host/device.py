@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from kernels.cuda import nvrtc
-from kernels.cuda.occupancy import MAX_SHARED_BYTES, clusters_at_once
+from kernels.cuda.occupancy import MAX_SHARED_BYTES, max_active_clusters
 from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import MAX_COUNT, bin_words, columns_of
 from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
 from kernels.megakernel.program.layout import (
     EVEN_HIDDEN,
     Layout,
-    experts_at_once,
     groups_of,
     heads_of_columns,
+    max_active_experts,
     streamed_alone,
 )
 from kernels.megakernel.program.ranks import TENSOR_PARALLEL_SIZES, programs
@@ -139,7 +139,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     attended, residual = attention_sizes(program), max(slices) or shape.hidden
     form = layout.form
     inputs = input_bytes(longest, form.unit_words)
-    slots = experts_at_once(shape, batch)
+    slots = max_active_experts(shape, batch)
     residuals = residual * (1 + shape.norm_after)
     other = scratch_bytes(residuals, inputs, shape.head_dim, batch, slots, *attended.values())
     mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
@@ -308,11 +308,14 @@ def build_layout(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int 
     built = programs(shape, layout)
     check_programs_once(*built)
     constants = defines(built[0], tuning)  # those of all ranks
-    if built[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * built[0].layout.sms:
+    if (
+        built[0].layout.pairs
+        and 2 * max_active_pairs(compile_kernel(constants), constants) < beside * built[0].layout.sms
+    ):
         return build_layout(shape, replace(layout, pairs=False), tuning, beside)
     return MegakernelBuild(built, constants)
 
 
-def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:
+def max_active_pairs(kernel: Any, constants: dict[str, Any]) -> int:
     """How many pairs of SMs, which are clusters, the GPU holds at the same time."""
-    return clusters_at_once(2, THREADS, shared_bytes(constants), kernel)
+    return max_active_clusters(2, THREADS, shared_bytes(constants), kernel)

@@ -360,14 +360,14 @@ def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int
     } | router
 
 
-def experts_at_once(shape: ModelShape, batch: int) -> int:
+def max_active_experts(shape: ModelShape, batch: int) -> int:
     """The most different experts of a layer that `batch` sequences choose; of a dense MLP 0."""
     return min(batch * shape.top_k, shape.experts)
 
 
 def expert_groups(shape: ModelShape, batch: int) -> int:
     """The groups of `shape.top_k` experts of a layer that `batch` sequences need at most; of a dense MLP 1."""
-    return -(-experts_at_once(shape, batch) // shape.top_k) if shape.experts else 1
+    return -(-max_active_experts(shape, batch) // shape.top_k) if shape.experts else 1
 
 
 def deal_tiles(tiles: int, sms: int, rotation: int) -> list[tuple[int, int]]:

@@ -418,15 +418,15 @@ class KernelsBackend:
         self,
         shape: Shape,
         graph: Captured,
-        how: Sampling = GREEDY,
+        sampling: Sampling = GREEDY,
         length: int = TIMED_LENGTH,
         replays: int = TIMED_REPLAYS,
     ) -> float:
-        """The ms of a replay over sequences of `length` tokens, or of the longest, drawn as `how` says. Their newest
+        """The ms of a replay over sequences of `length` tokens, or of the longest, with this `sampling`. Their newest
         tokens are unlike, so that a mixture's router spreads them over its experts.
         """
         length, fields = min(length, self.limits.longest), graph.host[0].fields
-        self._sequences.pretend(shape, length, self.limits.pages, fields, how)
+        self._sequences.pretend(shape, length, self.limits.pages, fields, sampling)
         fields["given"][:] = np.arange(shape.rows) % len(self.model.embedding)
         graph.memory.copy_(graph.host[0].memory)
         graph.run()

@@ -113,9 +113,9 @@ class Sequences:
         return slot
 
     def pretend(
-        self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", how: Sampling = GREEDY
+        self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", sampling: Sampling = GREEDY
     ) -> None:
-        """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, and
+        """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, with this `sampling`, and
         whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
         the pages hold is lost.
         """
@@ -128,7 +128,7 @@ class Sequences:
         fields["position"][:], fields["lengths"][:], fields["block_lengths"][:] = newest, length, length
         fields["offset"][: shape.decodes] = newest % size
         for name in self.sampling:
-            fields[name][:] = getattr(how, name)
+            fields[name][:] = getattr(sampling, name)
 
     def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
         """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""

@@ -128,10 +128,10 @@ class PackedPass:
 
     def run(self) -> None:
         """Computes the rows and their keys and values; tokens go into `chosen` and `last`, or logits into `logits`."""
-        given = self.begin()
+        inputs = self.begin()
         for half in self.halves:
-            half(given)
-        self.end(given)
+            half(inputs)
+        self.end(inputs)
 
     def begin(self) -> PackedInput:
         """What `run` does before the layers."""
@@ -143,9 +143,9 @@ class PackedPass:
         each = zip(*(table[fields.position].split(size, dim=-1) for table in (state.cos, state.sin)), strict=True)
         return PackedInput(stream, [(cos.contiguous()[:, None], sin.contiguous()[:, None]) for cos, sin in each])
 
-    def end(self, given: PackedInput) -> None:
+    def end(self, inputs: PackedInput) -> None:
         """What `run` does after the layers."""
-        x = given.stream.summed()
+        x = inputs.stream.summed()
         ends = x.index_select(0, self.fields.end) if self.shape.blocks else x
         self.hidden = x
         result = self._end(Stream(ends))
@@ -173,11 +173,11 @@ class PackedPass:
         out = added_product(self._rows, w.o, w.o_bias, self._partial, w.attention_norm)
         transform = mlp_half(self._rows, w, self._partial)
 
-        def attention(given: PackedInput) -> None:
-            out(attend(qkv(given.stream), given.angles[shape.rope] if given.angles else None), given.stream)
+        def attention(inputs: PackedInput) -> None:
+            out(attend(qkv(inputs.stream), inputs.angles[shape.rope] if inputs.angles else None), inputs.stream)
 
-        def mlp(given: PackedInput) -> None:
-            transform(given.stream)
+        def mlp(inputs: PackedInput) -> None:
+            transform(inputs.stream)
 
         return attention, mlp
 

@@ -136,9 +136,9 @@ class Completion:
     async def _together(self, choices: Sequence[tuple[list[int], Sampling]]) -> AsyncGenerator[Piece, None]:
         queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
 
-        async def run(choice: int, ids: list[int], how: Sampling) -> None:
+        async def run(choice: int, ids: list[int], sampling: Sampling) -> None:
             try:
-                async for piece in self._choice(choice, ids, how):
+                async for piece in self._choice(choice, ids, sampling):
                     queue.put_nowait(piece)
                 queue.put_nowait(None)
             except Exception as error:
@@ -168,7 +168,7 @@ class Completion:
             self._texts[prompt] = [*texts[:-1], texts[-1] + detokenizer.rest()]
         return self._texts[prompt]
 
-    async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
+    async def _choice(self, choice: int, ids: list[int], sampling: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
         stop_ids = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else text.stop_ids)
         tools = None if self.calling is None else ToolParser(self.calling)
@@ -178,7 +178,7 @@ class Completion:
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
         of_prompt = echo and request.likeliest is not None
-        tokens = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options, of_prompt)
+        tokens = self.client.answer(ids, most, sampling, stop_ids, request.likeliest, self._options, of_prompt)
         async with aclosing(tokens) as answer:
             async for events in answer:
                 if not count:

@@ -35,9 +35,9 @@ class TextPart(BaseModel):
     text: str
 
 
-def _json_object(given: Any) -> Any:
+def _json_object(data: Any) -> Any:
     try:
-        document = json.loads(given or "{}")
+        document = json.loads(data or "{}")
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError("it must be a JSON object, written as a text") from error
     if not isinstance(document, dict):
@@ -71,13 +71,13 @@ class Message(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _served(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
+    def _served(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
         for name, harmless in UNSERVED_OF_MESSAGES.items():
-            if name in given and given[name] not in harmless:
+            if name in data and data[name] not in harmless:
                 raise ValueError(f"{name} is not served here")
-        return {"content": None} | given if given.get("tool_calls") else given
+        return {"content": None} | data if data.get("tool_calls") else data
 
     @field_validator("content", mode="wrap")
     @classmethod

@@ -33,8 +33,8 @@ class EmbeddingRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _served(cls, given: Any) -> Any:
-        fields = without_nulls(given)
+    def _served(cls, data: Any) -> Any:
+        fields = without_nulls(data)
         for name, value in fields.items() if isinstance(fields, dict) else ():
             if value not in OF_EMBEDDINGS.get(name, (value,)):
                 raise refused(name, not_served(name))

@@ -49,11 +49,11 @@ class StructuredOutputs(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _served(cls, given: Any) -> Any:
-        fields = {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else {}
+    def _served(cls, data: Any) -> Any:
+        fields = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else {}
         if others := fields.keys() - {"json", "json_object", "regex", "choice"}:
             raise ValueError(f"{min(others)} is not served here")
-        return fields if isinstance(given, dict) else given
+        return fields if isinstance(data, dict) else data
 
     @property
     def grammars(self) -> list[Grammar]:

@@ -32,13 +32,13 @@ class Prompts:
     answer: int | None
     name: str
 
-    async def encoded(self, given: Sequence[str | list[int]]) -> list[list[int]]:
+    async def encoded(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
         """The ids of each text. Raises ApiError."""
 
         def ids() -> list[list[int]]:
-            return [self.text.encode(item, self.ready.longest) if isinstance(item, str) else item for item in given]
+            return [self.text.encode(item, self.ready.longest) if isinstance(item, str) else item for item in prompts]
 
-        texts = [item for item in given if isinstance(item, str)]
+        texts = [item for item in prompts if isinstance(item, str)]
         return await self._checked(await self.encode_in_thread(ids, texts))
 
     async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:

@@ -97,11 +97,11 @@ class ResponsesRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _served(cls, given: Any) -> Any:
-        for name, value in given.items() if isinstance(given, dict) else ():
+    def _served(cls, data: Any) -> Any:
+        for name, value in data.items() if isinstance(data, dict) else ():
             if name not in (*cls.model_fields, "stream_options") and value not in UNSERVED.get(name, (value,)):
                 raise refused(name, not_served(name))
-        return without_nulls(given)
+        return without_nulls(data)
 
     @property
     def chat(self) -> ChatCompletionRequest:

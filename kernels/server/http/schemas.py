@@ -69,9 +69,9 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
 """Fields that would change the answer and that a kind of request lacks, with the values that change nothing."""
 
 
-def without_nulls(given: Any) -> Any:
+def without_nulls(data: Any) -> Any:
     """An object without its fields that are null: they count as not given."""
-    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class StreamOptions(BaseModel):
@@ -143,14 +143,14 @@ class GenerationRequest(LogitsFields, ABC):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        for name, value in given.items():
+    def _plain(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
             harmless = (value,) if name in cls.model_fields else UNSERVED.get(name, (value,))
-            if value not in harmless and not _without_effect(name, given):
+            if value not in harmless and not _without_effect(name, data):
                 raise refused(name, not_served(name))
-        fields = without_nulls(given)
+        fields = without_nulls(data)
         stop = fields.get("stop", [])
         if not isinstance(stop, str | list):
             raise refused("stop", "stop: it must be a text, or a list of texts")
@@ -166,9 +166,9 @@ class GenerationRequest(LogitsFields, ABC):
         return self
 
 
-def _without_effect(name: str, given: dict[str, Any]) -> bool:
+def _without_effect(name: str, data: dict[str, Any]) -> bool:
     """Whether a field that is not served has no effect here: `min_tokens` where no token ends an answer."""
-    return name == "min_tokens" and given.get("ignore_eos") is True and not given.get("stop_token_ids")
+    return name == "min_tokens" and data.get("ignore_eos") is True and not data.get("stop_token_ids")
 
 
 class CompletionRequest(GenerationRequest):

@@ -28,11 +28,11 @@ class TokenizeRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _served(cls, given: Any) -> Any:
-        for name in given.keys() & OF_TEMPLATES if isinstance(given, dict) else ():
-            if given[name] not in UNSERVED[name]:
+    def _served(cls, data: Any) -> Any:
+        for name in data.keys() & OF_TEMPLATES if isinstance(data, dict) else ():
+            if data[name] not in UNSERVED[name]:
                 raise refused(name, not_served(name))
-        return without_nulls(given)
+        return without_nulls(data)
 
     @property
     def field(self) -> str:

@@ -102,7 +102,7 @@ class ClusterDriver:
 def test_it_asks_for_clusters_of_this_launch_by_cudas_structures(monkeypatch):
     fake = ClusterDriver()
     monkeypatch.setattr(driver, "driver", lambda: fake)
-    assert driver.clusters_at_once(99, 2, 384, 220_000) == 65
+    assert driver.max_active_clusters(99, 2, 384, 220_000) == 65
     assert fake.seen == (99, 2, 384, 220_000, 1)
     assert fake.attribute == (4, [2, 1, 1])
     assert ctypes.sizeof(driver.Attribute) == 72

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernels.cuda import driver, occupancy
-from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF, clusters_at_once
+from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, SHARED_HALF, max_active_clusters
 from kernels.gemm import skinny_tiles, small_tiles
 from kernels.ops import LinearCase
 
@@ -52,38 +52,38 @@ def on_gpu(monkeypatch):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu_the_table_answers():
-    assert {size: clusters_at_once(size, 384, MAX_SHARED_BYTES) for size in H200_CLUSTERS} == H200_CLUSTERS
+    assert {size: max_active_clusters(size, 384, MAX_SHARED_BYTES) for size in H200_CLUSTERS} == H200_CLUSTERS
 
 
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize(("size", "shared_bytes"), [(9, MAX_SHARED_BYTES), (2, SHARED_HALF), (2, 0)])
 def test_the_table_refuses_what_it_does_not_hold(size, shared_bytes):
     with pytest.raises(ValueError, match=f"clusters of {size} blocks with {shared_bytes} bytes"):
-        clusters_at_once(size, 384, shared_bytes)
+        max_active_clusters(size, 384, shared_bytes)
 
 
 def test_the_drivers_answer_wins_and_is_asked_once_per_device(on_gpu):
     fake = on_gpu(28)
-    assert [clusters_at_once(4, 384, MAX_SHARED_BYTES) for _ in range(3)] == [28] * 3
+    assert [max_active_clusters(4, 384, MAX_SHARED_BYTES) for _ in range(3)] == [28] * 3
     assert fake.asked == 1
-    assert clusters_at_once(4, 320, MAX_SHARED_BYTES) == 28
+    assert max_active_clusters(4, 320, MAX_SHARED_BYTES) == 28
     assert fake.asked == 2
     on_gpu(31, device=1)
-    assert clusters_at_once(4, 384, MAX_SHARED_BYTES) == 31
+    assert max_active_clusters(4, 384, MAX_SHARED_BYTES) == 31
 
 
 def test_a_gpu_that_the_kernels_are_not_built_for_is_not_asked(on_gpu):
     assert on_gpu(28, capability=(8, 0)).asked == 0
-    assert clusters_at_once(4, 384, MAX_SHARED_BYTES) == H200_CLUSTERS[4]
+    assert max_active_clusters(4, 384, MAX_SHARED_BYTES) == H200_CLUSTERS[4]
 
 
 def test_both_products_divide_by_the_one_answer(on_gpu, monkeypatch):
     on_gpu(16)
-    assert SPLIT_BY_4.at_once() == 16
-    assert SPLIT_BY_4.groups(SPLIT_BY_4.at_once()) == 15
+    assert SPLIT_BY_4.max_active() == 16
+    assert SPLIT_BY_4.groups(SPLIT_BY_4.max_active()) == 15
     assert small_tiles.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 64 // 16
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert SPLIT_BY_4.groups(SPLIT_BY_4.at_once()) == 29
+    assert SPLIT_BY_4.groups(SPLIT_BY_4.max_active()) == 29
     assert small_tiles.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 3
 
 
@@ -107,7 +107,7 @@ def test_planning_does_not_import_torch():
 def test_a_gpu_answers(size):
     """The SMs bound the clusters; the kernels' registers and static shared memory are not asked for here."""
     sms = torch.cuda.get_device_properties(0).multi_processor_count
-    assert 0.75 * sms // size <= clusters_at_once(size, 640, MAX_SHARED_BYTES) <= sms // size
+    assert 0.75 * sms // size <= max_active_clusters(size, 640, MAX_SHARED_BYTES) <= sms // size
 
 
 @pytest.mark.gpu

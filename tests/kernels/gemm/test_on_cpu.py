@@ -88,7 +88,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     extra = {name: given[name] for name in ("bias", "residual") if name in given}
     extra |= {"row_scales": scales[0]} if scales else {}
     counters = torch.zeros(2, dtype=torch.int32)
-    at_once = max(1, SMS // config.splits)
+    max_active = max(1, SMS // config.splits)
     for pdl in (False, True):
         dynamic = pdl and skinny_call.can_schedule_dynamically(config, case)
         extra |= {"counters": counters} if dynamic else {}
@@ -96,9 +96,11 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
             skinny_call.SOURCE, SKINNY, skinny_call.macros(config, dtype, case.gates, case.normalises, dynamic)
         )
         y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
-        params = skinny_call.parameters(config, at_once, pdl, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra)
-        blocks = config.groups(at_once) * config.splits
-        shared = ctypes.c_long(config.shared_bytes(at_once, pdl) + LARGER)
+        params = skinny_call.parameters(
+            config, max_active, pdl, stream=stream, x=given["x"], y=y, n=n, eps=1e-6, **extra
+        )
+        blocks = config.groups(max_active) * config.splits
+        shared = ctypes.c_long(config.shared_bytes(max_active, pdl) + LARGER)
         assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared) == 0
         assert_right(y, case, variant.rounded(case, {}, given))
         assert not counters.any()

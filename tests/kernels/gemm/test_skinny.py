@@ -48,9 +48,9 @@ def test_tile_configs_cover_the_product_and_fit(kind):
         for config in result:
             assert config.units * config.unit_rows >= rows
             assert config.splits * config.split_k >= k
-            at_once = H200_CLUSTERS[config.splits]
-            assert config.shared_bytes(at_once, False) <= MAX_SHARED_BYTES
-            assert 2 <= config.stages(at_once, True) <= 16
+            max_active = H200_CLUSTERS[config.splits]
+            assert config.shared_bytes(max_active, False) <= MAX_SHARED_BYTES
+            assert 2 <= config.stages(max_active, True) <= 16
             assert config.x_bytes % 128 == 64
         best = result[0]
         padded = best.splits * best.split_k * best.units * best.unit_rows

@@ -25,7 +25,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, 
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
     result: list[dict[str, Any]] = []
     monkeypatch.setattr(device, "compile_kernel", lambda constants: result.append(constants) or len(result))
-    monkeypatch.setattr(device, "pairs_at_once", lambda *args: 2)
+    monkeypatch.setattr(device, "max_active_pairs", lambda *args: 2)
     return result
 
 

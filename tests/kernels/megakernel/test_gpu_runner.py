@@ -122,7 +122,7 @@ def test_pairs_find_room_and_are_left_out_where_they_do_not(monkeypatch):
     paired = runner_of(model)
     ids = torch.randint(0, 4099, (1, 100), device="cuda")
     logits = step_logits(paired, ids)
-    monkeypatch.setattr(device, "pairs_at_once", lambda *args: 65)
+    monkeypatch.setattr(device, "max_active_pairs", lambda *args: 65)
     alone = runner_of(model)
     with torch.no_grad():
         truth, limit = exact(ids).logits, 1.1 * (model(ids).logits.float() - exact(ids).logits).norm()

@@ -9,7 +9,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopK
 
 from kernels import runners
 from kernels.ops import sampling
-from kernels.ops.sampling import GREEDY, Sampling, choose, expand_samplings, gumbel, kept, philox
+from kernels.ops.sampling import GREEDY, Sampling, candidate_mask, choose, expand_samplings, gumbel, philox
 from tests.kernels.runners.engine_models import load
 
 MAX_CHI_SQUARE = {3: 21.1, 7: 29.9}
@@ -50,7 +50,7 @@ def test_draws_follow_the_softmax(varied: str) -> None:
 def test_draws_follow_what_top_k_and_top_p_leave() -> None:
     logits = np.array([2.0, 1.0, 0.0, -1.0, 1.5, -0.5, 0.5, 0.2], dtype=np.float32)
     how = Sampling(1.0, top_k=6, top_p=0.8)
-    keep = kept(logits, how)
+    keep = candidate_mask(logits, how)
     assert np.flatnonzero(keep).tolist() == [0, 1, 4, 6]  # of the six, these reach 0.8 of the mass
     drawn = np.bincount([choose(logits, Sampling(1.0, 6, 0.8, seed), 0) for seed in range(4000)], minlength=8)
     assert not drawn[~keep].any()
@@ -66,13 +66,15 @@ def test_what_is_kept_is_what_transformers_keeps(seed: int, top_k: int, top_p: f
     warpers = [TemperatureLogitsWarper(0.7), *([TopKLogitsWarper(top_k)] if top_k else [])]
     for warper in [*warpers, *([TopPLogitsWarper(top_p)] if top_p < 1 else [])]:
         scores = warper(None, scores)
-    np.testing.assert_array_equal(kept(logits, Sampling(0.7, top_k, top_p)), torch.isfinite(scores[0]).numpy())
+    np.testing.assert_array_equal(
+        candidate_mask(logits, Sampling(0.7, top_k, top_p)), torch.isfinite(scores[0]).numpy()
+    )
 
 
 def test_equal_logits_are_kept_together_greedy_takes_the_first_and_noise_is_finite() -> None:
     logits = np.array([1.0, 1.0, 1.0, 0.0], dtype=np.float32)
-    assert kept(logits, Sampling(1.0, top_k=2)).tolist() == [True, True, True, False]
-    assert kept(logits, Sampling(1.0, top_k=9, top_p=1.0)).all()
+    assert candidate_mask(logits, Sampling(1.0, top_k=2)).tolist() == [True, True, True, False]
+    assert candidate_mask(logits, Sampling(1.0, top_k=9, top_p=1.0)).all()
     assert np.isfinite(gumbel(Sampling(1.0, seed=2**64 - 1, stream=5), 9, np.arange(200_000))).all()
     assert choose(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
 

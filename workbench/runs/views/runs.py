@@ -151,9 +151,9 @@ def report_file(request: HttpRequest, run_id: UUID, file: str) -> HttpResponse:
     return report_response(run, file, "download" in request.GET) or lacking(request, run, "report")
 
 
-def lacking(request: HttpRequest, run: Run, what: str) -> HttpResponse:
-    """The page that says why the run has no plan, report or price (`what`)."""
-    return render(request, "404.html", {"reason": services.lacks(run, what), "run": run}, status=404)
+def lacking(request: HttpRequest, run: Run, name: str) -> HttpResponse:
+    """The page that says why the run has no plan, report or price (`name`)."""
+    return render(request, "404.html", {"reason": services.lacks(run, name), "run": run}, status=404)
 
 
 def report_response(run: Run, file: str, download: bool) -> HttpResponse | None:
