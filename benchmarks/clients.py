@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, called, genai_bench, guidellm, inference_perf, locust
+from benchmarks.load_tools import MODEL, ROOT, Job, aiperf, genai_bench, guidellm, inference_perf, locust, run_tool
 from kernels.load.server_process import reserve_port, run_server
 from kernels.measure.environment import environment_info
 
@@ -43,7 +43,7 @@ Outcome = dict[str, str | None]
 def openai(url: str) -> tuple[str, Outcome]:
     """Its version, and the calls of `openai_calls.py`."""
     command = [sys.executable, str(ROOT / "benchmarks" / "openai_calls.py"), url]
-    result = json.loads(called(command, PYTHONPATH=str(Path(sys.prefix) / "clients")))
+    result = json.loads(run_tool(command, PYTHONPATH=str(Path(sys.prefix) / "clients")))
     return result["version"], {f"{result['answered']} of {result['asked']} calls": ", ".join(result["errors"]) or None}
 
 
@@ -52,11 +52,11 @@ def jdk(url: str) -> tuple[str, Outcome]:
     bodies = (json.dumps(BODY | {"temperature": 0, "stream": stream}) for stream in (False, True))
     post = ["java", str(ROOT / "benchmarks" / "Post.java"), f"{url}/v1/completions", *bodies]
     whole, *events = (
-        json.loads(line) for line in re.findall(r"^(?:200 )?(?:data: )?(\{.*\})$", called(post), re.MULTILINE)
+        json.loads(line) for line in re.findall(r"^(?:200 )?(?:data: )?(\{.*\})$", run_tool(post), re.MULTILINE)
     )
     text, streamed = whole["choices"][0]["text"], "".join(event["choices"][0]["text"] for event in events)
     outcome = {"completion and stream": None if text and text == streamed else f"{text!r} and {streamed!r}"}
-    return called(["java", "--version"]).split()[1], outcome
+    return run_tool(["java", "--version"]).split()[1], outcome
 
 
 TOOLS = locust, guidellm, aiperf, genai_bench, inference_perf
@@ -69,7 +69,7 @@ def installed(name: str, requirement: str, folder: Path) -> Path:
     environment, constraint = folder / name, folder / "torch.txt"
     constraint.write_text(f"torch=={version('torch').partition('+')[0]}\n")
     if not environment.is_dir():
-        called([sys.executable, "-m", "venv", "--without-pip", str(environment)])
+        run_tool([sys.executable, "-m", "venv", "--without-pip", str(environment)])
         packages = sysconfig.get_path("purelib", "venv", {"base": str(environment)})
         Path(packages, "project.pth").write_text(sysconfig.get_path("purelib"))
     command = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--constraint", str(constraint)]
@@ -86,7 +86,7 @@ def outcome_of(name: str, requirement: str, url: str, model: Path, environments:
         return {"installation": str(error)[:300]}
     if name in LIBRARIES:
         command = [str(programs / "python"), str(ROOT / "benchmarks" / "client_calls.py"), name, url, str(model)]
-        outcome: Outcome = json.loads(called(command, PYTHONWARNINGS="ignore").splitlines()[-1])
+        outcome: Outcome = json.loads(run_tool(command, PYTHONWARNINGS="ignore").splitlines()[-1])
         return outcome
     with tempfile.TemporaryDirectory() as folder:
         result = LOADS[name](str(programs / name), url, Path(folder), JOB)

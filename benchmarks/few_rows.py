@@ -65,7 +65,7 @@ def arguments(case: LinearCase) -> dict[str, torch.Tensor]:
     return given | ({"residual": random(case.m, case.n)} if case.epilogue == "residual" else {})
 
 
-def timed(candidate: Candidate, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+def time_candidate(candidate: Candidate, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     variant, case, params = candidate
     call = variant.build(case, params)
     packed = variant.pack(case, params, tensors["w"])
@@ -113,7 +113,7 @@ def main(given: list[str] | None = None) -> int:
     failed = 0
     for case in cases:
         drawn = arguments(case)
-        rows = [timed(candidate, drawn) for candidate in tried[case.key]]
+        rows = [time_candidate(candidate, drawn) for candidate in tried[case.key]]
         document["rows"] += rows
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         failed += sum(row["error"] > 0.01 for row in rows)

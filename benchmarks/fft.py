@@ -85,7 +85,7 @@ def error(answer: torch.Tensor, truth: torch.Tensor) -> float:
     return float((one - two).abs().max() / two.abs().max())
 
 
-def measured(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
+def measure_case(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
     given = inputs.draw(case, "cuda", 1)
     truth = truth_of(case, given)
     calls = calls_of(case, given)
@@ -117,7 +117,7 @@ def main() -> None:
     for case in to_compile:
         print(case.key.removeprefix("op=fft_conv "), flush=True)
         try:
-            for row in measured(case, options.seconds):
+            for row in measure_case(case, options.seconds):
                 document["rows"].append(row)
                 of_64 = f" {row['ms_of_64']:9.3f} of 64" if row["ms_of_64"] and case.batch < 64 else ""
                 print(

@@ -75,7 +75,7 @@ def the_openai_package(python: str, url: str, prompts: Sequence[str], tokens: in
     return result
 
 
-def compared(result: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def compare_figures(result: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How far a tool's figures are from those of the stub's log, in ms and as shares; `rows` are matched by prompt."""
     truth = {row["prompt"]: row["token_ns"] for row in log}
     pairs = [(row["token_ns"], truth[row["prompt"]], row["intended_ns"]) for row in result["rows"]]
@@ -164,7 +164,7 @@ def main() -> None:
                     result = run()
                     log = [row for row in _log(url) if len(row["token_ns"]) == options.tokens]
                     rows.append(before | {"version": result["version"], "requests": len(log), "off": off(result, log)})
-                    rows[-1] |= compared(result, log) if "rows" in result else {}
+                    rows[-1] |= compare_figures(result, log) if "rows" in result else {}
                     print(json.dumps(rows[-1]), flush=True)
         finally:
             stub.terminate()

@@ -33,7 +33,7 @@ class Client(FastHttpUser):
 """
 
 
-def called(command: list[str], **kwargs: str) -> str:
+def run_tool(command: list[str], **kwargs: str) -> str:
     """What a tool prints, with `kwargs` variables. Raises RuntimeError with the end of its errors when it fails."""
     environment = os.environ | {"PYTHONPATH": ""} | kwargs
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
@@ -54,7 +54,7 @@ def aiperf(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     options |= {"--synthetic-input-tokens-mean": str(job.prompt), "--output-tokens-mean": str(job.tokens)}
     options |= {"--extra-inputs": "ignore_eos:true"}
     words = [word for pair in options.items() for word in pair]
-    called([program, "profile", "--streaming", "--use-server-token-count", *words])
+    run_tool([program, "profile", "--streaming", "--use-server-token-count", *words])
     report = json.loads((folder / "profile_export_aiperf.json").read_text())
     return {
         "version": report["aiperf_version"],
@@ -76,13 +76,13 @@ def guidellm(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     command += ["--constraint", f"kind=max_requests,count={job.requests}"]
     command += ["--tokenizer", f"kind=huggingface_auto,model={MODEL}"]
     command += ["--data", f"kind=synthetic_text,prompt_tokens={job.prompt},output_tokens={job.tokens}"]
-    called([*command, "--output", f"kind=json,path={path}"], HF_HUB_OFFLINE="1")
+    run_tool([*command, "--output", f"kind=json,path={path}"], HF_HUB_OFFLINE="1")
     (run,) = json.loads(path.read_text())["benchmarks"]
     metrics = run["metrics"]
     totals = metrics["request_totals"]
     latencies = {metric: metrics[metric]["successful"]["percentiles"] for metric in (TTFT, GAP)}
     return {
-        "version": called([program, "--version"]).split()[-1],
+        "version": run_tool([program, "--version"]).split()[-1],
         "asked": job.requests,
         "answered": totals["successful"],
         "errors": totals["errored"],
@@ -97,7 +97,7 @@ def locust(program: str, url: str, folder: Path, job: Job) -> dict[str, Any]:
     file = folder / "locustfile.py"
     file.write_text(LOCUST % (job.model, job.tokens))
     load = ["--users", str(job.users), "--spawn-rate", str(job.users), "--run-time", "3s"]
-    printed = called([program, "-f", str(file), "--headless", "--json", "--only-summary", *load, "--host", url])
+    printed = run_tool([program, "-f", str(file), "--headless", "--json", "--only-summary", *load, "--host", url])
     (row,) = json.loads(printed)
     return {"asked": row["num_requests"], "answered": row["num_requests"] - row["num_failures"], "errors": 0}
 
@@ -109,7 +109,7 @@ def genai_bench(program: str, url: str, folder: Path, job: Job) -> dict[str, Any
     command += ["--traffic-scenario", f"D({job.prompt},{job.tokens})", "--num-concurrency", str(job.users)]
     command += ["--max-requests-per-run", str(job.requests), "--max-time-per-run", "1"]
     command += ["--log-dir", str(folder)]
-    called([*command, "--experiment-base-dir", str(folder)], HF_HUB_OFFLINE="1")
+    run_tool([*command, "--experiment-base-dir", str(folder)], HF_HUB_OFFLINE="1")
     (path,) = folder.glob("*/D*.json")
     metrics = json.loads(path.read_text())["aggregated_metrics"]
     return {
@@ -135,7 +135,7 @@ def inference_perf(program: str, url: str, folder: Path, job: Job) -> dict[str, 
         "storage": {"local_storage": {"path": str(folder)}},
     }
     configuration.write_text(json.dumps(settings))
-    called([program, "--config_file", str(configuration)], HF_HUB_OFFLINE="1")
+    run_tool([program, "--config_file", str(configuration)], HF_HUB_OFFLINE="1")
     report = json.loads((folder / "summary_lifecycle_metrics.json").read_text())
     answered, errors = report["successes"]["count"], report["failures"]["count"]
     return {"asked": job.requests, "answered": answered, "errors": errors}

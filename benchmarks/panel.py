@@ -53,7 +53,7 @@ FIGURE = re.compile(r"[\d.,e+-]+ \S+")
 """A measured figure with its unit, as the stage says it of a plan while it tries others."""
 
 
-def submitted(api: ApiClient, entry: Entry, chosen: PanelObjective, minutes: float) -> dict[str, Any]:
+def submit_run(api: ApiClient, entry: Entry, chosen: PanelObjective, minutes: float) -> dict[str, Any]:
     workload = {
         "name": f"{entry.name}, {minutes:g} minutes",
         "model": model_reference(api, entry.reference),
@@ -65,7 +65,7 @@ def submitted(api: ApiClient, entry: Entry, chosen: PanelObjective, minutes: flo
     return run
 
 
-def followed(
+def follow_run(
     api: ApiClient, name: str, run: dict[str, Any], end: Callable[[], float]
 ) -> tuple[dict[str, Any], float | None]:
     """The run when it is over or cancelled at `end()`, and the seconds until another plan than today's had a figure."""
@@ -163,9 +163,9 @@ class Panel:
         try:
             names = {row["model_name"] for row in api.rows("/runs", 1000)}
             stated["again"] = bool(names & {entry.name, Path(entry.reference).name})
-            run = submitted(api, entry, chosen, minutes)
+            run = submit_run(api, entry, chosen, minutes)
             latest = time.monotonic() + self._longest
-            run, first = followed(api, entry.name, run, lambda: min(self.end, latest))
+            run, first = follow_run(api, entry.name, run, lambda: min(self.end, latest))
             raw = api.get(f"/runs/{run['id']}/result")["results"]
             row = outcome(run, Results.model_validate(raw), chosen.best)
         except Exception as error:  # the other models are measured
@@ -222,7 +222,7 @@ class Models:
         return subprocess.Popen(["nice", sys.executable, *unpack])
 
 
-def measured(panel: Panel, models: Models, api: ApiClient, again: bool) -> int:
+def measure_models(panel: Panel, models: Models, api: ApiClient, again: bool) -> int:
     """Measures one model after the other, as long as there are any; how many runs ended with a verdict."""
     complete = 0
     while time.monotonic() < panel.end and models.waiting:
@@ -274,7 +274,7 @@ def main() -> int:
             with ThreadPoolExecutor(1 + len(devices)) as pool:
                 pool.submit(workbench.watch, stopping)
                 clients = [ApiClient(workbench.url, login["token"]) for _ in devices]
-                threads = [pool.submit(measured, panel, queue, api, options.again) for api in clients]
+                threads = [pool.submit(measure_models, panel, queue, api, options.again) for api in clients]
                 try:
                     wait(threads)
                 except KeyboardInterrupt:

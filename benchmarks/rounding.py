@@ -91,7 +91,9 @@ def held_in(model: Any, form: Format) -> Any:
     return with_values(copied.float(), rounded)
 
 
-def measured(directory: Path, text: str, device: str, max_tokens: int, weights: Sequence[str] = ()) -> Iterator[Row]:
+def measure_formats(
+    directory: Path, text: str, device: str, max_tokens: int, weights: Sequence[str] = ()
+) -> Iterator[Row]:
     """bf16's own arithmetic, then every format, or those of these weights. Raises ValueError where there is no text."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
     exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
@@ -143,7 +145,7 @@ def main() -> None:
     kept = json.loads(given.result.read_text("utf-8"))["rows"] if given.append and given.result.exists() else []
     rows = {tuple(row[name] for name in KEY): row for row in kept}
     document = environment_info(device=given.device)
-    for row in measured(given.directory, text, given.device, given.tokens, given.weights or ()):
+    for row in measure_formats(given.directory, text, given.device, given.tokens, given.weights or ()):
         rows[tuple(getattr(row, name) for name in KEY)] = row.model_dump()
         document["rows"] = list(rows.values())
         given.result.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -122,7 +122,7 @@ def pass_ms(backend: KernelsBackend, step: Step) -> float:
     return (time.perf_counter() - began) * 1e3 / TIMED
 
 
-def recorded(backend: KernelsBackend, step: Step) -> list[Span]:
+def record_step(backend: KernelsBackend, step: Step) -> list[Span]:
     """What one step runs on the device; on a CPU torch's operators, without those that another one calls."""
     kinds = torch.profiler.ProfilerActivity, torch.autograd.DeviceType
     cuda = backend.device.type == "cuda"
@@ -142,7 +142,7 @@ def row(backend: KernelsBackend, measured: MeasuredStep, length: int, prompt: in
     step, model = measured.step(backend, length, prompt), backend.model
     shape = fitting(backend.shapes, step)
     ms = pass_ms(backend, step)
-    replays = [recorded(backend, step) for _ in range(RECORDED)]
+    replays = [record_step(backend, step) for _ in range(RECORDED)]
     matrices = [matrix for layer in model.layers for matrix in layer.streamed]
     sparse = any(isinstance(layer.mlp, Experts) for layer in model.layers)  # which experts are read, tokens decide
     weights = None if sparse else sum(matrix.nbytes for matrix in (*matrices, model.lm_head))

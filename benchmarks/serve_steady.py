@@ -102,7 +102,7 @@ def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrac
     return asyncio.run(Generator(Address.parse(url), requests.load(name, None), limits).run())
 
 
-def counted(exchanges: Sequence[Exchange], memory: dict[str, float]) -> dict[str, Any]:
+def count_exchanges(exchanges: Sequence[Exchange], memory: dict[str, float]) -> dict[str, Any]:
     """What was sent, answered and lost, and what the server counted at the same time."""
     ended = [exchange for exchange in exchanges if exchange.ended and exchange.ended != CANCELLED]
     failed = [exchange for exchange in exchanges if exchange.error]
@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = 60 * options.minutes
     count = int(seconds * options.rate * 1.2) + 20
     vocabulary = configuration(Spec(options.model))[1]["vocab_size"]
-    requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, options.rate))
+    requests = with_cancellations(RequestList.random(LENGTHS, count, vocabulary, 1, options.rate))
     port, before, environment = reserve_port(), load_average(), environment_info()
     size = options.tensor_parallel_size
     gpus = [nvml.handle(index) for index in range(size)] if environment["gpu_class"] != "cpu" else []
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
         memory.stop.set()
         watcher.join()
     figures = LoadFigures([sent])
-    counts = counted(sent.exchanges, idle_memory)
+    counts = count_exchanges(sent.exchanges, idle_memory)
     exact = counts["prompt_tokens"] == counts["prompt_tokens_counted_by_the_server"]
     free = idle_memory["free_kv_pages"] == idle_memory["kv_pages"]
     steady = not counts["lost"] and not counts["answers_of_another_length"] and exact and free

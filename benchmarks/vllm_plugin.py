@@ -110,7 +110,7 @@ def probed(site: Path) -> Iterator[Callable[[str], dict[str, str]]]:
         (site / "vllm_probe.py").unlink()
 
 
-def traced(bench: ServeBench, url: str, users: int, folder: Path) -> dict[str, Any]:
+def trace_steps(bench: ServeBench, url: str, users: int, folder: Path) -> dict[str, Any]:
     """The steps of a few requests of so many users, by vLLM's own profiler."""
     seen = set(folder.rglob("*.json.gz"))
     _post(f"{url}/start_profile")
@@ -158,7 +158,7 @@ def started_as(bench: ServeBench, variant: str, plan: Path) -> ServerCommand:
     if variant in bench.options.trace:
         traces = {"profiler": "torch", "torch_profiler_dir": str(bench.folder / f"traces-{variant}")}
         options.append(f"--profiler-config={json.dumps(traces | {'torch_profiler_with_stack': False})}")
-    model, longest = bench.model, bench.drawn.longest + SPARE_TOKENS
+    model, longest = bench.model, bench.unequal_lengths.longest + SPARE_TOKENS
     settings = ServerSettings(
         model.directory, model.name, model.dtype, reserve_port(), longest, max(bench.users), MEMORY_SHARE
     )
@@ -215,7 +215,7 @@ def main() -> int:
             for server in servers * options.turns:
                 if server.variant not in urls:
                     continue
-                for lengths, count in (*((bench.lengths, count) for count in users), (bench.drawn, UNEQUAL)):
+                for lengths, count in (*((bench.lengths, count) for count in users), (bench.unequal_lengths, UNEQUAL)):
                     if time.monotonic() - began > options.seconds:
                         break
                     load = bench.closed(server, urls[server.variant], lengths, count)
@@ -228,7 +228,9 @@ def main() -> int:
                         break
             for variant, count in itertools.product(options.trace, TRACED):
                 if variant in urls:
-                    trace = {"variant": variant} | traced(bench, urls[variant], count, folder / f"traces-{variant}")
+                    trace = {"variant": variant} | trace_steps(
+                        bench, urls[variant], count, folder / f"traces-{variant}"
+                    )
                     document["traces"].append(trace)
                     say(json.dumps(trace))
         for server in servers:

@@ -63,19 +63,19 @@ LOSSES = {
 """What a plan loses that loses just what is allowed."""
 
 
-def accepted(name: str, text: str, times: float = 1.0, paths: int = PATHS) -> float:
+def acceptance_rate(name: str, text: str, times: float = 1.0, paths: int = PATHS) -> float:
     """The share of simulated comparisons over MIN_TOKENS tokens in which a plan is accepted that loses so many times
     what is allowed.
     """
-    draws, loss, accepted = np.random.default_rng([*name.encode(), *text.encode()]), LOSSES[name], 0
+    draws, loss, acceptance_rate = np.random.default_rng([*name.encode(), *text.encode()]), LOSSES[name], 0
     for common in standard(draws, (paths, MIN_TOKENS), TEXTS[text]):
         before = _blocks(draws, common, loss.disagreement, loss.kl, loss.spread)
         rates = loss.disagreement + times * loss.rise, loss.kl + times * loss.kl_rise
         after = _blocks(draws, common, *rates, loss.spread)
         changes = [paired_difference(*pair) for pair in zip(before, after, strict=True)]
         rate, nats = (float(np.mean(blocks)) for blocks in before)
-        accepted += is_acceptable(changes[0], changes[1], loss.allowed.beside(rate, nats))
-    return accepted / paths
+        acceptance_rate += is_acceptable(changes[0], changes[1], loss.allowed.beside(rate, nats))
+    return acceptance_rate / paths
 
 
 def _blocks(
@@ -93,10 +93,10 @@ def accepted_answers(times: float = 1.0, answers: int = MIN_ANSWERS, paths: int 
     """The share of simulated comparisons over so many answers in which a classifier is accepted of whose answers so
     many times what is allowed differ after, and none before.
     """
-    draws, accepted = np.random.default_rng(answers), 0
+    draws, acceptance_rate = np.random.default_rng(answers), 0
     for wrong in draws.random((paths, answers)) < times * ALLOWED:
-        accepted += paired_difference([0.0] * answers, wrong.astype(float).tolist()).high <= ALLOWED
-    return accepted / paths
+        acceptance_rate += paired_difference([0.0] * answers, wrong.astype(float).tolist()).high <= ALLOWED
+    return acceptance_rate / paths
 
 
 def main() -> None:
@@ -109,7 +109,7 @@ def main() -> None:
     print("| --- " * (1 + len(TEXTS)) + "|")
     for name in LOSSES:
         for size, times in SIZES.items():
-            shares = (f"{accepted(name, text, times):.1%}" for text in TEXTS)
+            shares = (f"{acceptance_rate(name, text, times):.1%}" for text in TEXTS)
             print(f"| {name}: {size} | {' | '.join(shares)} |", flush=True)
 
 

@@ -123,10 +123,10 @@ class CacheAttention(CudaCall):
         allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
         if not q.numel():
             return Prepared(allocate, lambda _: launch_nothing)
-        return self._packed(given, counts_of(case, given), stream, allocate)
+        return self._pack_args(given, counts_of(case, given), stream, allocate)
 
     @abstractmethod
-    def _packed(
+    def _pack_args(
         self, args: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         """The call with packed arguments, for a q that has elements."""
@@ -140,7 +140,7 @@ class DecodeCall(CacheAttention):
         super().__init__(case, tuning, self.constants["SPLITS"])
         self._configs: dict[tuple[bool, int], Config] = {}
 
-    def _packed(
+    def _pack_args(
         self, args: DecodeArguments, counts: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         q = args.q

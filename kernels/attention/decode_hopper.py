@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.decode_hopper_tiles import STEP, build_of, page_of, split_count
-from kernels.attention.decode_split import refused
+from kernels.attention.decode_split import refusal_of
 from kernels.check_args import C_TYPES, check_served, merge_params
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
@@ -56,7 +56,7 @@ class DecodeHopper(Variant):
             return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
         if case.paged and (case.page_size or STEP) % STEP:
             return Refusal(f"page_size is {case.page_size}: this variant takes multiples of {STEP}")
-        return refused(case)
+        return refusal_of(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """`decode_split`'s function for one query; k, v aligned to 16 bytes, pages of a multiple of 16 keys. Params:

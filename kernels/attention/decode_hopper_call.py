@@ -31,7 +31,7 @@ class HopperCall(CacheAttention):
             self._kernels[counted, page] = nvrtc.load(build, "decode_hopper", size), size
         return self._kernels[counted, page]
 
-    def _packed(
+    def _pack_args(
         self, args: DecodeArguments, counts: KeyCounts, stream: int, allocate: Callable[[], Tensor]
     ) -> Prepared:
         case = self.case

@@ -34,7 +34,7 @@ class DecodeSplit(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        return refused(case) or gpu_refusal(gpu, 89 if case.kv_dtype == "fp8" else 80)
+        return refusal_of(case) or gpu_refusal(gpu, 89 if case.kv_dtype == "fp8" else 80)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v, lengths=None, page_table=None, k_scale=None, v_scale=None, position=None, sinks=None,
@@ -52,7 +52,7 @@ class DecodeSplit(Variant):
         """
         from kernels.attention.decode_call import DecodeCall
 
-        refusal = refused(case)
+        refusal = refusal_of(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
         return DecodeCall(case, merge_params(self.name, params, self.space(case)[0]))
@@ -82,7 +82,7 @@ def _tiles(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
     return (1, 64, 4, 4), (1, 128, 8, 3), (3, 32, 2, 3)
 
 
-def refused(case: AttentionCase) -> Refusal | None:
+def refusal_of(case: AttentionCase) -> Refusal | None:
     """The reason why no GPU can serve a cache's case; None if one can."""
     if case.heads % case.kv_heads:
         return Refusal(f"heads is {case.heads}, not a multiple of kv_heads {case.kv_heads}")

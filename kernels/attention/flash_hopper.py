@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
+from kernels.attention.flash_tiles import FlashPlan, common_constants, refusal_of
 from kernels.check_args import check_served, merge_params
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
@@ -37,7 +37,7 @@ class FlashHopper(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is written for Hopper (sm_90a)")
-        return refused(case)
+        return refusal_of(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o, contiguous.

@@ -51,7 +51,7 @@ def common_constants(case: AttentionCase, keys: int, slots: int, shared_bytes: i
     }  # fmt: skip
 
 
-def refused(case: AttentionCase) -> Refusal | None:
+def refusal_of(case: AttentionCase) -> Refusal | None:
     """Why neither variant takes a case, on any GPU."""
     if case.kind == "decode":
         return Refusal("kind is decode: this variant works on 64 queries of a head or more at a time")

@@ -40,7 +40,7 @@ class FlashTriton(Variant):
             return Refusal(f"device is {gpu.name}: this variant needs compute capability 8.0 or later")
         if case.dtype not in ("bf16", "fp16"):
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
-        return _refused(case)
+        return _refusal(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v, sinks=None, out=None) -> o, contiguous; takes fp32 as well (in Triton's interpreter). A case with
@@ -52,7 +52,7 @@ class FlashTriton(Variant):
         """
         from kernels.attention.flash_triton_call import FlashTritonCall
 
-        refusal = _refused(case)
+        refusal = _refusal(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
         tuning = _params(case, {name: value for name, value in params.items() if name != "pdl"})
@@ -62,7 +62,7 @@ class FlashTriton(Variant):
         return [dict(zip(PARAMS, tile, strict=True)) for tile in _offered(case)]
 
 
-def _refused(case: AttentionCase) -> Refusal | None:
+def _refusal(case: AttentionCase) -> Refusal | None:
     if case.kind == "decode":
         return Refusal("kind is decode: this variant works on 64 queries of a head, or more, at a time")
     if case.paged:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
+from kernels.attention.flash_tiles import FlashPlan, common_constants, refusal_of
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
@@ -45,7 +45,7 @@ class FlashBlackwell(Variant):
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != SM:
             return Refusal(f"device is {gpu.name}: this variant is built for sm_100a only")
-        return refused(case)
+        return refusal_of(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o, contiguous. Param: `slots`, blocks of keys or of values in flight. Raises ValueError, in a

@@ -60,8 +60,8 @@ class GroupedBlackwellFp8(GroupedBlackwell):
     lossy = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        if (refused := refusal(case, gpu, SM)) is not None:
-            return refused
+        if (refusal_of := refusal(case, gpu, SM)) is not None:
+            return refusal_of
         if case.scales != "row":
             return Refusal("no scales are given: this variant multiplies e4m3 with a scale for each row")
         if case.k % 16:

@@ -84,7 +84,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
         if larger or several:
             for group in groups:
                 targets = _bench_targets(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
-                yield from bench_decode_run.rows(config, targets, partial(_measured, options, gpu, ceilings), larger)
+                yield from bench_decode_run.rows(config, targets, partial(_measure, options, gpu, ceilings), larger)
             continue
         model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         skew_routers(model, options.router_skew)
@@ -93,7 +93,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
             for targets in bench_decode_run.groups_of(
                 _bench_targets(case, options, gpu), options.tensor_parallel_sizes
             ):
-                yield from _measured(options, gpu, ceilings, model, targets)
+                yield from _measure(options, gpu, ceilings, model, targets)
                 runners.free()
         del model
 
@@ -103,7 +103,7 @@ def dtype_on(device: torch.device) -> str:
     return "fp32" if device.type == "cpu" else "bf16"
 
 
-def _measured(
+def _measure(
     options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, targets: Sequence[BenchTarget]
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), targets[0][1], bench_decode_run.reference(model)

@@ -82,7 +82,7 @@ class ServeBench:
         return largest if largest > 1 else None
 
     @property
-    def drawn(self) -> Lengths:
+    def unequal_lengths(self) -> Lengths:
         """The lengths of unequal requests."""
         max_ratio = min(MAX_LENGTH_RATIO, self.model.positions // self.lengths.longest)
         return Lengths(self.lengths.prompt, self.lengths.tokens, SIGMA, max(1, max_ratio))
@@ -92,7 +92,7 @@ class ServeBench:
         from kernels.runners.vllm_runner import environment
 
         def wanted(directory: Path) -> ServerSettings:
-            longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
+            longest = max(self.lengths.longest, self.unequal_lengths.longest if self._unequal else 0)
             return ServerSettings(
                 directory, self.model.name, self.model.dtype, reserve_port(), longest, max(self.users)
             )
@@ -142,7 +142,7 @@ class ServeBench:
                 for users in self.users:
                     yield self.closed(server, url, self.lengths, users)
                 if self._unequal:
-                    capacity = self.closed(server, url, self.drawn, max(self.users))
+                    capacity = self.closed(server, url, self.unequal_lengths, max(self.users))
                     self.capacity = self.capacity or capacity.row.requests_per_second
                     yield capacity
                     yield self._open(server, url)
@@ -156,17 +156,17 @@ class ServeBench:
         self._send(url, self._list(lengths, 2 * users, seed=1), users)
         requests = self._list(lengths, self.rounds * users, seed=2)
         case = self._case(server, lengths, len(requests.planned), concurrency=users)
-        return self._measured(server, case, requests, self._send(url, requests, users))
+        return self._measure(server, case, requests, self._send(url, requests, users))
 
     def _open(self, server: ServerCommand, url: str) -> Measured:
         rate = self.options.rate or SHARE_OF_CAPACITY * (self.capacity or 1.0)
         count = max(ROUNDS, round(rate * self.options.poisson))
-        requests = self._list(self.drawn, count, seed=3, rate=rate)
-        case = self._case(server, self.drawn, count, rate=round(rate, 3))
-        return self._measured(server, case, requests, self._send(url, requests, None))
+        requests = self._list(self.unequal_lengths, count, seed=3, rate=rate)
+        case = self._case(server, self.unequal_lengths, count, rate=round(rate, 3))
+        return self._measure(server, case, requests, self._send(url, requests, None))
 
     def _list(self, lengths: Lengths, count: int, seed: int, rate: float | None = None) -> RequestList:
-        return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
+        return RequestList.random(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> LoadFigures:
         processes = min(max_processes(here=True), processes_for(users, requests.planned, MAX_SECONDS))
@@ -189,9 +189,7 @@ class ServeBench:
             **load,
         )
 
-    def _measured(
-        self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures
-    ) -> Measured:
+    def _measure(self, server: ServerCommand, case: ServeCase, requests: RequestList, figures: LoadFigures) -> Measured:
         objective = LatencyObjective(self.options.ttft_ms, self.options.tpot_ms)
         has_floor = case.lengths == "equal" and case.weights == self.model.dtype and case.kv_cache_dtype is None
         floor = self.floors.get(case.concurrency or 0) if has_floor else None

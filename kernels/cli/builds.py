@@ -53,7 +53,7 @@ def model_builds(
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:
         if explored:
-            yield from _tried(decoder, gpu, traffic, weights)
+            yield from _tuning_builds(decoder, gpu, traffic, weights)
         yield from _prompts(decoder, gpu, traffic)
         capacity = room_for(traffic.prompt, traffic.tokens)
         for traced in (False, True):  # a plan's profile takes the traced one, once the plan has been measured
@@ -82,7 +82,7 @@ def variant_builds(gpu: Gpu) -> Iterator[Build]:
                 yield from variant.cuda_builds(case, {}, gpu)
 
 
-def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]) -> Iterator[Build]:
+def _tuning_builds(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]) -> Iterator[Build]:
     """Every variant with each of its params, also those that a plan adds, at the sizes of explore and of a session."""
     capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
     for case in LayerOps(model, traffic).cases():

@@ -158,7 +158,7 @@ class _Rotation(CudaCall):
         super().__init__()
         self.warps, self.pdl = warps, pdl
 
-    def _packed(self, args: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
+    def _pack_args(self, args: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
         """The call packed. Without `append`, `k_cache` only has the shape and strides of the rotated k."""
         q, k, v, cos, sin, cache, _, position, page_table, k_scale, v_scale = args
         batch, q_len, heads, head_dim = q.shape
@@ -204,7 +204,7 @@ class Rope(_Rotation):
             check_outputs(out, outputs, q.device)
         rotated = torch.empty(k.shape, device="meta")
         given = AppendArguments(q, k, k, cos, sin, rotated, rotated, position=q)  # v and position are not read
-        return self._packed(given, stream, allocate, append=False)
+        return self._pack_args(given, stream, allocate, append=False)
 
 
 def _append_layout(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ class RopeAppend(_Rotation):
         if check:
             _check_append(given)
             check_outputs(out, outputs, q.device)
-        return self._packed(given, stream, allocation(outputs, q.device), append=True)
+        return self._pack_args(given, stream, allocation(outputs, q.device), append=True)
 
 
 def _check_append(args: AppendArguments) -> None:

@@ -86,7 +86,7 @@ class EventReader:
         text, self._unfinished = bytes(self._unfinished), bytearray()
         document = _object(text)
         if document is None:
-            self._exchange.fail(GARBAGE, f"The server sent an event that is no JSON: {_shown(text)}", now_ns)
+            self._exchange.fail(GARBAGE, f"The server sent an event that is no JSON: {_printable(text)}", now_ns)
         else:
             self._event(document, now_ns)
 
@@ -132,7 +132,7 @@ class DocumentReader:
         """Reads the document; its tokens could be read at `now_ns`, all at once."""
         document = _object(bytes(self._body))
         if document is None:
-            self._exchange.fail(GARBAGE, f"The server's answer is no JSON: {_shown(bytes(self._body))}", now_ns)
+            self._exchange.fail(GARBAGE, f"The server's answer is no JSON: {_printable(bytes(self._body))}", now_ns)
             return
         if _failed_with_200(self._exchange, document, now_ns):
             return
@@ -165,7 +165,7 @@ class RefusalReader:
             return
         phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else "no status of HTTP"
         document = _object(bytes(self._body))
-        message = _message(document) if document else _shown(bytes(self._body))
+        message = _message(document) if document else _printable(bytes(self._body))
         if 300 <= status < 400:
             message = "it leads elsewhere, and redirects are not followed."
         sentence = f"The server answered {status} ({phrase}){': ' if message else '.'}{message}"
@@ -223,12 +223,12 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
     if type(prompt) is int and 0 <= prompt <= MAX_PROMPT_TOKENS:
         exchange.counted_prompt = prompt
     elif type(prompt) is int:
-        exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
+        exchange.fail(GARBAGE, f"The server counted {_printable(str(prompt).encode())} tokens in the prompt.", now_ns)
     planned, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
     if type(output) is int and 0 < output <= max(planned, events) + MAX_SURPLUS_TOKENS:
         exchange.counted_output = output
     elif type(output) is int and output:
-        counted = _shown(str(output).encode())
+        counted = _printable(str(output).encode())
         sentence = f"The server counted {counted} tokens in {events:,} events; {planned:,} were asked for."
         exchange.fail(GARBAGE, sentence, now_ns)
 
@@ -236,10 +236,10 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
 def _message(document: dict[str, Any]) -> str:
     error = document.get("error") or document
     message = error.get("message", error.get("detail", "")) if isinstance(error, dict) else error
-    return _shown(str(message).encode())
+    return _printable(str(message).encode())
 
 
-def _shown(text: bytes) -> str:
+def _printable(text: bytes) -> str:
     words = " ".join(text[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
     shown = "".join(word if word.isprintable() else "�" for word in words)
     return shown if len(shown) <= SHOWN_CHARACTERS else shown[:SHOWN_CHARACTERS] + "…"

@@ -55,7 +55,7 @@ class RequestList:
     judged: frozenset[int]
 
     @classmethod
-    def drawn(
+    def random(
         cls, lengths: Lengths, count: int, vocabulary: int, seed: int, rate: float | None = None, judged: int = 0
     ) -> "RequestList":
         """`count` requests of random ids below `vocabulary`; with a `rate` (requests a second) in a Poisson process."""

@@ -80,7 +80,7 @@ class SenderProcess:
         self.process.wait()
 
 
-async def _sent(pipe: Connection, generator: Generator, begin_ns: int) -> LoadTrace:
+async def _send_load(pipe: Connection, generator: Generator, begin_ns: int) -> LoadTrace:
     asyncio.get_running_loop().add_reader(pipe.fileno(), os._exit, 1)  # nothing comes but the end
     try:
         return await generator.run(start_ns=begin_ns)
@@ -95,7 +95,7 @@ def main(descriptor: str) -> None:
         try:
             generator = pipe.recv().generator()
             pipe.send(None)
-            answer: LoadTrace | Exception = asyncio.run(_sent(pipe, generator, pipe.recv()))
+            answer: LoadTrace | Exception = asyncio.run(_send_load(pipe, generator, pipe.recv()))
         except Exception as error:
             answer = error
         pipe.send(answer)

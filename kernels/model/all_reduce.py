@@ -33,7 +33,7 @@ class AllReduce(ABC):
         """Each rank's stream with all partials, in order with all else on the devices' current streams."""
 
     @abstractmethod
-    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
+    def broadcast(self, rank: int, tensor: Tensor) -> Tensor:
         """The first rank's int64 tensor on the device of `rank`, whose current stream follows what wrote it."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ class AllReduceByCopies(AllReduce):
     def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
         return [torch.stack([x, *(partial.to(x.device) for partial in partials)]).sum(0) for x in streams]
 
-    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
+    def broadcast(self, rank: int, tensor: Tensor) -> Tensor:
         return tensor.to(self._devices[rank])
 
     def check(self) -> None:
@@ -103,7 +103,7 @@ class AllReduceByPeerAccess(AllReduce):
             Launch(self._sums[rank].ptr, (BLOCKS,), THREADS, [params], raw_stream(gpu.index))()
         return total
 
-    def fetched(self, rank: int, tensor: Tensor) -> Tensor:
+    def broadcast(self, rank: int, tensor: Tensor) -> Tensor:
         gpu = self._gpus[rank]
         copy = torch.empty(tensor.shape, dtype=tensor.dtype, device=gpu)
         with current(gpu):

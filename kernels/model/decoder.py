@@ -179,13 +179,13 @@ def angles(rotary: Any, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
     if config.model_type in NOPE:
         tables.append((like.new_empty(1, length, 0), like.new_empty(1, length, 0)))
     cos, sin = (
-        [_widened(table, size, rest) for table in each]
+        [_widen(table, size, rest) for table in each]
         for each, rest in zip(zip(*tables, strict=True), (1.0, 0.0), strict=True)
     )
     return torch.cat(cos, dim=-1)[0].contiguous(), torch.cat(sin, dim=-1)[0].contiguous()
 
 
-def _widened(table: Tensor, size: int, rest: float) -> Tensor:
+def _widen(table: Tensor, size: int, rest: float) -> Tensor:
     """Angles [..., rotated] of whole heads [..., size]: the elements that are not rotated have cos 1 and sin 0."""
     halves = table.chunk(2, dim=-1)
     return torch.cat([F.pad(half, (0, size // 2 - half.shape[-1]), value=rest) for half in halves], dim=-1)

@@ -224,7 +224,7 @@ def torch_grouped(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
         return _by_expert(x, w, offs)
     if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:
         return torch._grouped_mm(x, w.transpose(-2, -1), offs=offs)
-    return _gathered(x, w, offs) if FEW * len(x) <= len(w) else _masked(x, w, offs)
+    return _by_gathered_weights(x, w, offs) if FEW * len(x) <= len(w) else _by_masking(x, w, offs)
 
 
 def _by_expert(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
@@ -243,13 +243,13 @@ def _expert_of_rows(x: Tensor, offs: Tensor) -> Tensor:
     return at.clamp_max(len(offs) - 1)
 
 
-def _gathered(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
+def _by_gathered_weights(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """Each row times its expert's weights, which are copied for it."""
     gathered = w[_expert_of_rows(x, offs)]
     return torch.bmm(gathered, x[..., None])[..., 0]
 
 
-def _masked(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
+def _by_masking(x: Tensor, w: Tensor, offs: Tensor) -> Tensor:
     """Every expert's product with all rows: as many times the FLOPs as there are experts, but of fixed shapes."""
     expert = _expert_of_rows(x, offs)
     y = x.new_zeros(len(x), w.shape[1])

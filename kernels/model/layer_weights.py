@@ -77,7 +77,7 @@ def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
     has_post_norms = hasattr(layer, "post_feedforward_layernorm")
     matrices, biases = (join_tensors(qkv, name, pack) for name in ("weight", "bias"))
     if (order := rotary_order(config.to_dict())) is not None:
-        matrices, biases = (_reordered(config, attention, parts, order) for parts in (matrices, biases))
+        matrices, biases = (_reorder_rows(config, attention, parts, order) for parts in (matrices, biases))
     return Weights(
         input_norm=norm_of(config, layer, "input_layernorm"),
         qkv=matrices,
@@ -102,7 +102,7 @@ def is_fp8(layers: Sequence[Weights]) -> bool:
     return all(stored_row_scales([matrix]) is not None for layer in layers for matrix in layer.streamed)
 
 
-def _reordered(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
+def _reorder_rows(config: Any, owner: Any, parts: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
     """The rows of q, k and v, those of q and k in this order within each head: a copy that all decoders share."""
     if parts[0] is None:
         return parts

@@ -114,9 +114,9 @@ def with_folded_norms(compact: Any) -> Any:
     compact.layers = [
         layer._replace(
             input_norm=_ones(layer.input_norm),
-            qkv=_folded(layer.qkv, layer.input_norm),
+            qkv=_fold_norm(layer.qkv, layer.input_norm),
             post_norm=_ones(layer.post_norm),
-            mlp=layer.dense._replace(gate_up=_folded(layer.dense.gate_up, layer.post_norm)),
+            mlp=layer.dense._replace(gate_up=_fold_norm(layer.dense.gate_up, layer.post_norm)),
         )
         for layer in compact.layers
     ]
@@ -128,7 +128,7 @@ def _ones(norm: Tensor | None) -> Tensor | None:
     return None if norm is None else torch.ones_like(norm)
 
 
-def _folded(weights: tuple[Tensor, ...], norm: Tensor | None) -> tuple[Tensor, ...]:
+def _fold_norm(weights: tuple[Tensor, ...], norm: Tensor | None) -> tuple[Tensor, ...]:
     return weights if norm is None else tuple(fold_norm(weight, norm) for weight in weights)
 
 

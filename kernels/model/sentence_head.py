@@ -19,7 +19,7 @@ class SentenceHead(torch.nn.Module):
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Vectors [texts, width] of states [texts, tokens, values]; `mask` [texts, tokens] is 0 behind a text."""
-        vector = torch.cat([_pooled(mode, hidden, mask) for mode in self._pooling], -1)
+        vector = torch.cat([_pool(mode, hidden, mask) for mode in self._pooling], -1)
         for layer in self._layers:
             vector = layer(vector)
         return vector
@@ -40,7 +40,7 @@ def _layer(layer: Dense | str, directory: Path | None) -> torch.nn.Module:
     return torch.nn.Sequential(linear.float(), getattr(torch.nn, layer.activation)()).requires_grad_(False)
 
 
-def _pooled(mode: str, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _pool(mode: str, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     if mode == "cls":
         return hidden[:, 0]
     if mode == "lasttoken":

@@ -94,7 +94,7 @@ class TensorParallelPass:
         for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):
             with current(device):
                 if rank:
-                    own.state.position.copy_(self.exchange.fetched(rank, self.state.position))
+                    own.state.position.copy_(self.exchange.broadcast(rank, self.state.position))
                 inputs.append(own.begin(*self._given(rank, ids, length)))
         run_halves([rank_pass.halves for rank_pass in self._passes], inputs, self._devices, self.exchange)
         hidden = self._passes[0].end(inputs[0], length)
@@ -104,7 +104,7 @@ class TensorParallelPass:
     def _given(self, rank: int, ids: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if not rank:
             return ids, length
-        return self.exchange.fetched(rank, ids), None if length is None else self.exchange.fetched(rank, length)
+        return self.exchange.broadcast(rank, ids), None if length is None else self.exchange.broadcast(rank, length)
 
 
 def _partial(stream: Stream) -> Tensor:

@@ -152,10 +152,10 @@ def _fill_box(box: "torch.Tensor", full: Sequence[int], begin: Sequence[int], ke
         part = rows[first : first + together]
         at = (torch.arange(len(part), device=box.device) + begin[0] + first)[:, None] * width + columns
         block = at // BLOCK
-        part.copy_(_hashed(at % BLOCK * strides[block] + offsets[block]) * float(np.float32(scale)))
+        part.copy_(_hash(at % BLOCK * strides[block] + offsets[block]) * float(np.float32(scale)))
 
 
-def _hashed(x: "torch.Tensor") -> "torch.Tensor":
+def _hash(x: "torch.Tensor") -> "torch.Tensor":
     """The sum of four hash bytes less its mean, float32, of integers int64 that count modulo 2³²."""
     mask = 0xFFFFFFFF
     x = x & mask

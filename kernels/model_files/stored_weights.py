@@ -60,7 +60,7 @@ class StoredWeight:
 def stored_weights(tensors: Mapping[str, Tensor], scheme: Scheme) -> dict[str, StoredWeight]:
     """Every weight of the model by its name. Raises ModelRefused for tensors that do not fit together."""
     weights: dict[str, StoredWeight] = {}
-    for name, parts in _gathered(tensors, scheme).items():
+    for name, parts in _group_by_weight(tensors, scheme).items():
         first = next(iter(parts.values()))
         try:
             layout, shape = _shape_of(parts, scheme)
@@ -109,7 +109,7 @@ class _DoesNotFit(Exception):
     """Why the tensors of one weight do not fit together, as a sentence."""
 
 
-def _gathered(tensors: Mapping[str, Tensor], scheme: Scheme) -> dict[str, dict[str, Tensor]]:
+def _group_by_weight(tensors: Mapping[str, Tensor], scheme: Scheme) -> dict[str, dict[str, Tensor]]:
     """The tensors of each weight, by what they are."""
     gathered: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

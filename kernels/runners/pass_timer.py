@@ -50,7 +50,7 @@ class GraphTimer:
         if not self._watch.runs(queries, plan):
             return None
         try:
-            call = self._captured(queries, plan)
+            call = self._capture(queries, plan)
             return call, self._time(call, 2)
         except Exception as error:
             self._watch.failed(queries, plan, error)
@@ -64,7 +64,7 @@ class GraphTimer:
             if free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) < MIN_FREE_SHARE * total:
                 self._packed.clear()
 
-    def _captured(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:
+    def _capture(self, queries: int, plan: Sequence[PlannedOp]) -> Callable[[int], None]:
         traffic = self._traffic
         capacity = max(traffic.prompt + traffic.tokens, bucket(traffic.prompt))
         session = KernelsSession(self._model, BoundVariants(plan, self._gpu, self._packed), traffic.batch, capacity)

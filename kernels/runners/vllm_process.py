@@ -82,10 +82,10 @@ class AsyncEngine:
         if not has_network():
             raise RuntimeError("the asynchronous engine needs a network of its own machine")
         self._loop = asyncio.new_event_loop()
-        self._engine = self._loop.run_until_complete(self._started(model, arguments))
+        self._engine = self._loop.run_until_complete(self._start_engine(model, arguments))
         self.config = self._engine.vllm_config
 
-    async def _started(self, model: str, arguments: dict[str, Any]) -> Any:
+    async def _start_engine(self, model: str, arguments: dict[str, Any]) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 

@@ -21,7 +21,7 @@ def prove_ahead(bench: TuningContext, cases: Sequence[Case], jobs: int) -> dict[
     run is tried again here alone, since so many processes may have run out of memory. Variants that are slow to build
     are left to the process that times them: Inductor chooses among kernels by their times, while nothing else runs.
     """
-    groups = [group for case in cases if (group := _offered(bench, case))]
+    groups = [group for case in cases if (group := _offer_trials(bench, case))]
     groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
     reports: dict[str, gate.GateReport] = {}
     for processes in (jobs, 1):
@@ -31,7 +31,7 @@ def prove_ahead(bench: TuningContext, cases: Sequence[Case], jobs: int) -> dict[
     return reports
 
 
-def _offered(bench: TuningContext, case: Case) -> list[Trial]:
+def _offer_trials(bench: TuningContext, case: Case) -> list[Trial]:
     """A trial of every requested variant that serves the case, with each of its params."""
     return [
         Trial.of(case, variant, params)

@@ -14,7 +14,7 @@ from workbench.cli import regression, tables, tokens
 from workbench.cli.client import ApiClient
 from workbench.cli.consoles import complain, err, out
 from workbench.cli.errors import CliError, Exit
-from workbench.cli.follow import OVER, exit_code, follow, print_json, print_run, started
+from workbench.cli.follow import OVER, exit_code, follow, print_json, print_run, report_start
 from workbench.cli.measure import find_limit, measure
 from workbench.cli.server import start_server
 from workbench.cli.sla import read_sla
@@ -112,7 +112,7 @@ def submit(  # noqa: PLR0913  typer makes an option of each parameter
         with suppress(CliError):
             api.delete(f"/workloads/{workload['id']}")
         raise
-    started(api, run, wait, as_json)
+    report_start(api, run, wait, as_json)
 
 
 @app.command()
@@ -129,7 +129,7 @@ def rerun(
     api = ctx.obj.api()
     earlier = api.get(f"/runs/{api.run_id(run_id, latest)}")
     run = api.post("/runs", {"workload": earlier["workload"], "search_again": search_again, "tags": tags or []})
-    started(api, run, wait, as_json)
+    report_start(api, run, wait, as_json)
 
 
 @app.command()
@@ -138,7 +138,7 @@ def go_on(
 ) -> None:
     """Try the plans that a run left out for time, in a run that resumes its search."""
     api = ctx.obj.api()
-    started(api, api.post(f"/runs/{api.run_id(run_id, latest)}/go-on", {}), wait, as_json)
+    report_start(api, api.post(f"/runs/{api.run_id(run_id, latest)}/go-on", {}), wait, as_json)
 
 
 @app.command()

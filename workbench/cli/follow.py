@@ -116,7 +116,7 @@ class _Bars(_Lines):
                 self._progress.stop_task(task)
 
 
-def started(api: ApiClient, run: dict[str, Any], wait: bool, as_json: bool) -> None:
+def report_start(api: ApiClient, run: dict[str, Any], wait: bool, as_json: bool) -> None:
     """Says where the run is, and follows it where it is to `wait`."""
     err.print(f"Run {run['id']}  {api.url}/runs/{run['id']}/", highlight=False, soft_wrap=True)
     if wait:

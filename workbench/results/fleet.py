@@ -145,13 +145,13 @@ def answer(economics: UnitEconomics, data: dict[str, Any], same_load: bool) -> F
         notes.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
     sides = (economics.before, economics.after)
     fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
-    rows, idle = _rows(*fleets, at_most=not _searched(economics)), _used(demand, sides, fleets)
+    rows, idle = _rows(*fleets, at_most=not _searched(economics)), _usage(demand, sides, fleets)
     if all(fleets):
         assert economics.before is not None
         assert economics.after is not None
         compared = fleet.compare(demand, economics.before, economics.after)
         sentences = [compared.sentence, *_outside(economics), *idle.sentences, *notes]
-        return FleetAnswer([*rows, *idle.rows, *_saved(compared)], sentences)
+        return FleetAnswer([*rows, *idle.rows, *_savings_sentence(compared)], sentences)
     unknown = "One side has no price, since no load of it keeps the promise or nobody knows what its hour costs."
     return FleetAnswer([*rows, *idle.rows], [unknown, *_outside(economics), *idle.sentences, *notes])
 
@@ -234,7 +234,7 @@ def _rows(before: Fleet | None, after: Fleet | None, *, at_most: bool) -> list[F
     return [row for row in rows if (row.before, row.after) != (MISSING, MISSING)]
 
 
-def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[Fleet | None]) -> FleetAnswer:
+def _usage(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[Fleet | None]) -> FleetAnswer:
     """What the demand takes of the GPUs' capacity, and a sentence where most of the bill is for GPUs that wait."""
     shares = [
         fleet.capacity_used(demand, side, servers.gpus.value / side.gpus) if side and servers else None
@@ -253,7 +253,7 @@ def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[F
     return FleetAnswer(rows, [sentence])
 
 
-def _saved(comparison: FleetComparison) -> list[FleetRow]:
+def _savings_sentence(comparison: FleetComparison) -> list[FleetRow]:
     rows = [
         FleetRow("Saved in a month", "saved", "", _usd(comparison.saved_month)),
         FleetRow("Saved in a year", "saved", "", _usd(comparison.saved_year)),

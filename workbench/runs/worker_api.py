@@ -62,10 +62,10 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
     run = run_queue.claim(body, body.worker, body.gpu_class, body.claim_id)
     if run is None:
         raise _not_yours(body)
-    return _granted(run, response)
+    return _grant(run, response)
 
 
-def _granted(run: Run, response: HttpResponse) -> StageInput:
+def _grant(run: Run, response: HttpResponse) -> StageInput:
     """The answer to a claim that has got the run."""
     key = run_queue.key_of(run)
     logs.bind(**key.model_dump())
@@ -115,13 +115,13 @@ def result(request: HttpRequest, body: Outcome, response: HttpResponse) -> Any:
             following = run_queue.claim_following(run, body.next_claim_id)
     if not accepted:
         raise _not_yours(body)
-    return Status(204, None) if following is None else Status(200, _granted(following, response))
+    return Status(204, None) if following is None else Status(200, _grant(following, response))
 
 
 def _accept(body: Outcome) -> bool:
     """Move the run on. Raises Problem 422."""
     if body.result is not None:
-        return state.advance(body, _checked(body), body.artifacts)
+        return state.advance(body, _check_outcome(body), body.artifacts)
     if body.failure is not None:
         return state.fail(body, body.failure)
     if body.cancelled:
@@ -196,7 +196,7 @@ def _not_yours(key: StageKey) -> Problem:
     return Problem(409, f"{key.stage}, attempt {key.attempt}, of run {key.run_id} is not yours, or not any more")
 
 
-def _checked(outcome: Outcome) -> dict[str, Any]:
+def _check_outcome(outcome: Outcome) -> dict[str, Any]:
     """The validated result. Raises Problem 422 when it does not match its document or a file was not uploaded."""
     for artifact in outcome.artifacts:
         blob = blobs.path_of(artifact.sha256)

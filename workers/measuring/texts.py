@@ -110,7 +110,7 @@ def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> Non
         if own:
             raise ModelRefused(FIELD, "", f"the model has no {TOKENIZER}, which the text takes")
         return
-    tokenized = _tokenized(model_dir, text.records if text else (), max(CHECKED_IDS, length))
+    tokenized = _tokenize(model_dir, text.records if text else (), max(CHECKED_IDS, length))
     if own and not tokenized.sequences(length):
         reason = (
             f"the text has {len(tokenized.ids):,} tokens, fewer than the {length:,} of one sequence of the workload"
@@ -122,7 +122,7 @@ def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> Non
         raise ModelRefused(TOKENIZER, "", reason)
 
 
-def _tokenized(model_dir: Path, records: Sequence[Record], most: int) -> TokenizedText:
+def _tokenize(model_dir: Path, records: Sequence[Record], most: int) -> TokenizedText:
     """At most `most` ids of the records by the model's tokenizer, in a process of its own. Raises ModelRefused."""
     command = [sys.executable, "-P", tokenize_text.__file__]
     request = json.dumps({"directory": str(model_dir), "records": list(records), "most": most})
@@ -161,7 +161,7 @@ def for_quality(
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
-    before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
+    before = _tokenize(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
     more = generate_texts(
         model, vocabulary, length, missing, keep_going, [token for token in before if token < vocabulary]
     )
@@ -184,7 +184,7 @@ def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int
     text = text_of(model_dir, own)
     if text is None or not (model_dir / TOKENIZER).is_file():
         return None
-    sequences = _tokenized(model_dir, text.records, most).sequences(length)[: most // length]
+    sequences = _tokenize(model_dir, text.records, most).sequences(length)[: most // length]
     if not sequences or max(map(max, sequences)) >= vocabulary:
         return None
     return Tokens(torch.tensor(sequences), text.name, len(sequences))

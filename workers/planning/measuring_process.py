@@ -64,7 +64,7 @@ class MeasuringProcess(Generic[Kind]):
         paths = request, self._result, context.model_dir, context.artifacts
         self.process = FreshProcess(kind.__module__, [str(path) for path in paths])
 
-    def measured(self, seconds: float) -> Kind | str:
+    def measure(self, seconds: float) -> Kind | str:
         """What it measures when it has its turn, or the end of a sentence on why there is nothing."""
         code = 0
         try:

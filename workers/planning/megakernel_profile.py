@@ -43,7 +43,7 @@ def with_breakdown(
     row = next((row for row in profile.rows if row.op == MEGAKERNEL), None)
     if row is None or steps < 1:
         return profile
-    shares = _recorded(runner, prompt, steps, seconds)
+    shares = _record_breakdown(runner, prompt, steps, seconds)
     if isinstance(shares, str):
         why = f"What goes on inside the megakernel was not recorded: {shares}."
         return profile.model_copy(update={"sentence": f"{profile.sentence} {why}"})
@@ -61,7 +61,7 @@ def with_shares(profile: PlanProfile, shares: TokenBreakdown, steps: int, ceilin
     )
 
 
-def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> TokenBreakdown | str:
+def _record_breakdown(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> TokenBreakdown | str:
     """The shares of the middle token, or the end of a sentence on why there are none."""
     try:
         needed = RECORD_SECONDS + BUILD_SECONDS * len(record.unmade(runner))

@@ -41,7 +41,7 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
         return _not_measured(document, f"starting it takes about {expected:.0f} s and {seconds_left:.0f} s were left")
     context.report_progress(0.8, "measuring vLLM beside the plans")
     try:
-        peer = _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
+        peer = _measure(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:
         return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:MAX_ERROR_LENGTH], gate="error")
     context.starts_and_loads += peer.start_seconds or 0.0
@@ -53,7 +53,7 @@ def _not_measured(document: StageInput, why: str, gate: str = "refused") -> Peer
     return PeerTrial(label=LABEL, unit=unit, gate=gate, sentence=f"vLLM was not measured: {why}.")
 
 
-def _measured(document: StageInput, model: torch.nn.Module, longest: float, seconds: float) -> PeerTrial:
+def _measure(document: StageInput, model: torch.nn.Module, longest: float, seconds: float) -> PeerTrial:
     runners.free()
     share = memory_share()
     options = {"start_seconds": longest} | ({} if share is None else {"memory": share})

@@ -65,7 +65,7 @@ class FurtherProcesses:
         self.close()
         count = min(ENOUGH_PROCESSES - 1, copies_beside(reserved)) if plan.shards == 1 else 0
         self._plan = plan
-        self._waiting = [self._started(plan, number, pairs) for number in range(2, 2 + count)]
+        self._waiting = [self._start(plan, number, pairs) for number in range(2, 2 + count)]
 
     def wait_until_ready(self) -> None:
         """Wait until each of them waits for its turn. One that has failed is left out: it may have lacked memory."""
@@ -99,8 +99,8 @@ class FurtherProcesses:
                 break
             number, start = len(runs.alternations) + 2, time.monotonic()
             context.report_progress(0.95, f"measuring in process {number}")
-            further = self._waiting.pop(0) if waited else self._started(plan, number, pairs)
-            result = further.measured(max(seconds, context.seconds_left))
+            further = self._waiting.pop(0) if waited else self._start(plan, number, pairs)
+            result = further.measure(max(seconds, context.seconds_left))
             if isinstance(result, str):
                 runs.failure = f"Process {number} {result}."
                 break
@@ -128,7 +128,7 @@ class FurtherProcesses:
             waiting.process.close()
         self._waiting = []
 
-    def _started(self, plan: Plan, number: int, pairs: int) -> MeasuringProcess[Result]:
+    def _start(self, plan: Plan, number: int, pairs: int) -> MeasuringProcess[Result]:
         task = VerifyTask(document=self.document, plan=plan, pairs=pairs)
         return MeasuringProcess(f"process-{number}", task, Result, self.context)
 

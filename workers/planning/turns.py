@@ -70,7 +70,7 @@ class Turns:
         self._judged = 0
         self.failures: list[str] = []
 
-    def measured(self, label: str) -> PlanMeasurement:
+    def measure(self, label: str) -> PlanMeasurement:
         start = time.monotonic()
         try:
             self._take_both()
@@ -152,10 +152,10 @@ class Turns:
     def _take(self, side: Side, pair: int, judges: list[int], seconds: float) -> None:
         """Takes a turn, once again where another program used the GPU meanwhile, if time is left."""
         name, start = f"turn {pair + 1} of {WORDS[side]}", time.monotonic()
-        turn = self._measured(name, side, pair, judges, seconds)
+        turn = self._measure_turn(name, side, pair, judges, seconds)
         if turn and turn.environment.telemetry.void:
             if self._most_seconds(side) > time.monotonic() - start:
-                turn = self._measured(name, side, pair, judges, seconds) or turn
+                turn = self._measure_turn(name, side, pair, judges, seconds) or turn
             else:
                 self.failures.append(f"Time was short to take {name} again.")
         if turn and turn.environment.telemetry.void and pair >= MIN_TURNS:
@@ -169,7 +169,7 @@ class Turns:
         """How long a turn of this side may take: a plan's leaves half of the time to what runs today."""
         return (self._ends - time.monotonic()) / (1 if side == "before" else 2)
 
-    def _measured(self, name: str, side: Side, pair: int, judges: list[int], seconds: float) -> TurnResult | None:
+    def _measure_turn(self, name: str, side: Side, pair: int, judges: list[int], seconds: float) -> TurnResult | None:
         context, most = self._context, self._most_seconds(side)
         context.report_progress(0.1 + 0.14 * min(pair, MIN_TURNS), f"measuring {name}")
         useless = self.failures or self.refusal or any(turn.no_quality for turn in self._all)
@@ -181,7 +181,7 @@ class Turns:
             seconds_left=min(context.seconds_left, most), unverified=self._unverified,
             usd=hours_of(self._usd, self._sizes)[SIDES.index(side)],
         )  # fmt: skip
-        turn = MeasuringProcess(f"turn-{side}-{pair}", task, TurnResult, context).measured(most)
+        turn = MeasuringProcess(f"turn-{side}-{pair}", task, TurnResult, context).measure(most)
         if isinstance(turn, str):
             self.failures.append(f"{capitalised(name)} {turn}.")
             return None

@@ -96,7 +96,7 @@ class Verification:
                 left_out[label] = attempts[-1].seconds if attempts else 0.0
                 continue
             try:
-                attempts.append(self._noted_attempt(label, plan))
+                attempts.append(self._attempt_once(label, plan))
             except _TimeShort as short:
                 left_out[label] = short.seconds
         if not attempts:
@@ -104,7 +104,7 @@ class Verification:
             attempts.append(replace(baseline, choice=NO_OTHER))
         return with_result_last(attempts), left_out
 
-    def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
+    def _attempt_once(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
 
         An attempt at today's plan is not noted, since verify cannot do without it.
@@ -127,7 +127,7 @@ class Verification:
             self._journal.note(label, f"the plan {label}", MAX_SECONDS)
             self.further.close()
             self.close()
-            return self._turns(plan).measured(label)
+            return self._turns(plan).measure(label)
 
         measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         return measured
@@ -166,9 +166,9 @@ class Verification:
         changed = is_change(plan, document)
         runner = prepared(planned_runner(document, context, plan, self.model), document) if changed else None
         with runner or nullcontext(self.runner) as after:
-            clients, ready_seconds, environment = self._served(after, plan, start, reserve)
+            clients, ready_seconds, environment = self._serve_both(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                clients, _, environment = self._served(after, plan, start, reserve)
+                clients, _, environment = self._serve_both(after, plan, start, reserve)
             hurried = not changed and context.overtime > LATEST_SECONDS
             served_ids, refusal = None, ""
             if not hurried:
@@ -196,7 +196,9 @@ class Verification:
         profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
         return replace(attempt, seconds=time.monotonic() - start, **profiled)
 
-    def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
+    def _serve_both(
+        self, after: Runner, plan: Plan, start: float, reserve: float
+    ) -> tuple[Clients, float, Environment]:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
         environment.
 

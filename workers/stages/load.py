@@ -61,7 +61,7 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     of_after = (context.seconds_left - ends - starting - again) * SHARE_OF_AFTER + again if verify.recommended else 0.0
     curves = {"before": _attempt("Before", lambda: _before(document, sides, starting, ends + of_after), notes)}
     curves["after"], choice = _after(verify, sides, ends, notes, in_vllm)
-    before, after = _judged(document, verify, sides, curves, notes)
+    before, after = _judge_sides(document, verify, sides, curves, notes)
     sentences = whole_sentence(before, after, verify.recommended), unlike_verify(document.workload.objectives, before)
     sentence = " ".join(filter(None, sentences))
     choice = choice if after else ""
@@ -133,7 +133,7 @@ def _highest(curve: LoadCurve) -> tuple[float, float]:
     return curve.limit.level, max((load.tokens_per_second for load in loads), default=0.0)
 
 
-def _judged(
+def _judge_sides(
     document: StageInput, verify: VerifyResult, sides: Sides, curves: dict[str, LoadCurve | None], notes: list[str]
 ) -> list[LoadCurve | None]:
     """Before and after with what their answers are found to be; None for a side whose answers are not the model's."""

@@ -41,7 +41,7 @@ class WallTimes(NamedTuple):
     phases: dict[str, float]
 
 
-def _timed(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> WallTimes:
+def _time_requests(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> WallTimes:
     """Those of REQUESTS_TIMED requests; of fewer, but one, where these take longer than SAMPLE_SECONDS."""
     end = time.monotonic() + SAMPLE_SECONDS
     answers = [answer(runner, prompt, tokens, generates)]
@@ -70,7 +70,7 @@ def _wall_times(firsts: Sequence[float], wholes: Sequence[float]) -> WallTimes:
     return WallTimes(median(wholes), {"prefill": median(firsts), "decode": decode})
 
 
-def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:
+def _sample_windows(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:
     """The windows of a request with `steps` decode steps, counted and traced."""
 
     def in_window(window: Window) -> Callable[[], float]:
@@ -82,7 +82,7 @@ def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, 
     return sample(runner.model, generates, planned, in_window, folder, lambda: time.monotonic() < end)
 
 
-def _replayed(
+def _profile_replay(
     document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: TracedWindows, ceilings: Ceilings,
     context: Context,
 ) -> list[OpRow]:  # fmt: skip
@@ -122,20 +122,20 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
     with watch_device(document) as environment:
-        wall = _of_baseline(document) or _timed(runner, prompt, traffic.output_tokens, generates)
+        wall = _of_baseline(document) or _time_requests(runner, prompt, traffic.output_tokens, generates)
         context.report_progress(0.5, "tracing one request")
-        sampled = _sampled(runner, prompt, steps, generates, context.artifacts)
+        sampled = _sample_windows(runner, prompt, steps, generates, context.artifacts)
     context.report_progress(0.7, "attributing the trace")
     counted, scale = sampled.counted, sampled.scale(steps)
     rows = table.rows(sampled.work, counted, limits, scale)
     device_ms, share = sum(row.ms for row in rows), table.attributed_share(rows)
     if table.beyond(device_ms, wall.request_ms):
-        wall = _timed(runner, prompt, traffic.output_tokens, generates)
+        wall = _time_requests(runner, prompt, traffic.output_tokens, generates)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
     if generates and device_of(document.gpu_class) == "cuda" and document.workload.baseline_plan_runner == "compiled":
         context.report_progress(0.8, "tracing the compiled model's CUDA graphs")
-        replayed = _replayed(document, model, prompt, sampled, limits, context)
+        replayed = _profile_replay(document, model, prompt, sampled, limits, context)
     shown, doubt = table.add_idle(rows, wall.request_ms), table.beyond(device_ms, wall.request_ms)
     waiting, pace = waits(rows, wall.phases), paces(rows, wall.phases)
     facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)

@@ -40,7 +40,7 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def _tried(
+def _try_plans(
     document: StageInput, context: Context, usd: float | None
 ) -> tuple[list[PlanMeasurement], dict[str, float], PlanMeasurement]:
     """The plans that were measured, those left out (as `Bench.attempts`), and the result."""
@@ -58,7 +58,7 @@ def _tried(
     return attempts, left_out, final
 
 
-def _decided(document: StageInput, left_out: Iterable[str], final: PlanMeasurement) -> tuple[Verdict, list[PlanTrial]]:
+def _decide(document: StageInput, left_out: Iterable[str], final: PlanMeasurement) -> tuple[Verdict, list[PlanTrial]]:
     """The verdict, and the plans that were not verified and could change it. It is not *missed* where one that compose
     did not try, or that was `left_out`, may keep the promise.
     """
@@ -74,10 +74,10 @@ def _decided(document: StageInput, left_out: Iterable[str], final: PlanMeasureme
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd, workload = hourly_price(document.prices, document.gpu_class), document.workload
-    attempts, left_out, final = _tried(document, context, usd)
+    attempts, left_out, final = _try_plans(document, context, usd)
     busy = verdict_words.busy_share(document.results, final.environment)
     recommended, final = not attempts[-1].why_not, without_void_verdicts(final, busy)
-    verdict, waiting = _decided(document, left_out, final)
+    verdict, waiting = _decide(document, left_out, final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     plan = final.plan

@@ -101,12 +101,12 @@ def _first_phase(spans: list[HostSpan]) -> str:
     return "forward"
 
 
-def _ordered(spans: list[HostSpan]) -> list[HostSpan]:
+def _order_spans(spans: list[HostSpan]) -> list[HostSpan]:
     return sorted(spans, key=lambda span: (span.start, -span.end, not span.annotation))
 
 
 def _host_work(spans: list[HostSpan]) -> Iterator[DeviceWork]:
-    ordered = _ordered(spans)
+    ordered = _order_spans(spans)
     stack = _Stack(_first_phase(ordered))
     for span in ordered:
         stack.enter(span)
@@ -116,7 +116,7 @@ def _host_work(spans: list[HostSpan]) -> Iterator[DeviceWork]:
 
 
 def _owners(spans: list[HostSpan], launches: list[HostLaunch]) -> dict[int, _Owner]:
-    ordered = _ordered(spans)
+    ordered = _order_spans(spans)
     stack = _Stack(_first_phase(ordered))
     owners: dict[int, _Owner] = {}
     position = 0

@@ -115,7 +115,7 @@ class Sequences:
     def pretend(
         self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", sampling: Sampling = GREEDY
     ) -> None:
-        """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, with this `sampling`, and
+        """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, with `sampling`, and
         whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
         the pages hold is lost.
         """

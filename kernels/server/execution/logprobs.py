@@ -53,7 +53,7 @@ def read_back(step: Step, sampled: Sequence[int], logits: Tensor, chosen: Tensor
         return None
     at = on(torch.tensor([sampled[number] for number, _ in asking]), logits.device)
     blocks = [(logits.index_select(0, rows), chosen.index_select(0, rows)) for rows in at.split(ROWS)]
-    return _copied(asking, blocks)
+    return _copy(asking, blocks)
 
 
 @torch.no_grad()
@@ -71,11 +71,11 @@ def read_prompts(step: Step, shape: Shape, hidden: Tensor, logits_of: Callable[[
             rows = hidden[first : first + len(tokens)]
             blocks = ((logits_of(some), of) for some, of in zip(rows.split(ROWS), ids.split(ROWS), strict=True))
             asking = [(place, request.logprobs) for place in range(len(tokens))]
-            copied.append(CopiedPrompt(request, part.start + 1, _copied(asking, blocks)))
+            copied.append(CopiedPrompt(request, part.start + 1, _copy(asking, blocks)))
     return copied
 
 
-def _copied(asking: list[tuple[int, int]], blocks: Iterable[tuple[Tensor, Tensor]]) -> Copied:
+def _copy(asking: list[tuple[int, int]], blocks: Iterable[tuple[Tensor, Tensor]]) -> Copied:
     """Log probabilities of the tokens [rows] in logits [rows, vocab] of each block, on their way to the host."""
     own, values, ids = [], [], []
     for logits, tokens in blocks:

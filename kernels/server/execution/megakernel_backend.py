@@ -128,7 +128,7 @@ class MegakernelBackend:
         number = self._number(len(step.decodes))
         instance, host = self.instances[number], self._host[0]
         self._host.rotate()
-        places, joined = self._joined(number, step)
+        places, joined = self._admit(number, step)
         positions, sampling = [0] * instance.batch, [GREEDY] * instance.batch
         given, source = np.zeros(instance.batch, np.int64), np.full(instance.batch, -1)
         target = np.full(instance.batch, len(self.state.last) - 1)
@@ -143,7 +143,7 @@ class MegakernelBackend:
             self._rows(part, place, instance, part.start, step.count)[::-1]
             for place, part in zip(places, step.decodes, strict=True)
         ]
-        joining, back, first, slots, to = self._sent(
+        joining, back, first, slots, to = self._send(
             host, joined, np.concatenate(launched, axis=1), given, source, target
         )
         self._move(joining, self._pages, instance.caches)
@@ -196,7 +196,7 @@ class MegakernelBackend:
         """The number of the smallest instance for `sequences` sequences."""
         return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
 
-    def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
+    def _admit(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
         """Each part's place in the instance, and the rows to copy [2, any], in pages and instance. A sequence that
         stays lacks its latest tokens' rows; what lies in places without a part is lost.
         """
@@ -222,7 +222,7 @@ class MegakernelBackend:
         pages = np.asarray(part.request.pages[: -(-(begin + count) // size)], np.int64)
         return np.stack([pages[at // size] * size + at % size, place * instance.capacity + at])
 
-    def _sent(self, host: MegakernelHostBuffers, *arrays: NDArray[np.int64]) -> list[Tensor]:
+    def _send(self, host: MegakernelHostBuffers, *arrays: NDArray[np.int64]) -> list[Tensor]:
         """The arrays on the device, by one copy."""
         at, tensors = 0, []
         numbers = host.numbers.numpy()

@@ -136,7 +136,7 @@ class PackedPass:
     def begin(self) -> PackedInput:
         """What `run` does before the layers."""
         fields, state = self.fields, self.state
-        stream = Stream(embedded(fields, state.last, self.model.embedding))
+        stream = Stream(embed_tokens(fields, state.last, self.model.embedding))
         if not self._rotates:
             return PackedInput(stream, None)
         size = self.model.shapes[0].head_dim
@@ -276,15 +276,15 @@ class TensorParallelPackedPass:
         for rank, (own, memory, device) in enumerate(zip(self._passes, self._memories, self._devices, strict=True)):
             with current(device):
                 if rank:
-                    memory.copy_(self._exchange.fetched(rank, self._memories[0]))
-                    own.state.last.copy_(self._exchange.fetched(rank, first.state.last))
+                    memory.copy_(self._exchange.broadcast(rank, self._memories[0]))
+                    own.state.last.copy_(self._exchange.broadcast(rank, first.state.last))
                 inputs.append(own.begin())
         run_halves([own.halves for own in self._passes], inputs, self._devices, self._exchange)
         first.end(inputs[0])
         join(self._devices)
 
 
-def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
+def embed_tokens(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
     """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot, -1 read as 0."""
     if table.device.type != "cpu":
         from kernels.server.execution.embed_triton import embed_rows

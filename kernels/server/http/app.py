@@ -19,7 +19,7 @@ from kernels.server.http.answering import Completion
 from kernels.server.http.body_parsing import Document, document_in
 from kernels.server.http.body_process import BodyReader
 from kernels.server.http.client import EngineClient
-from kernels.server.http.embeddings import EmbeddingRequest, embedded
+from kernels.server.http.embeddings import EmbeddingRequest, embed_texts
 from kernels.server.http.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.server.http.metrics import Metrics
 from kernels.server.http.prompts import Prompts
@@ -149,7 +149,7 @@ class Server:
             raise ApiError(400, f"prompt: more than {MAX_ANSWERS:,} answers to one request", "prompt")
         prompts = self._prompts("prompt", document.limit or 1)
         return await self._respond(
-            request, COMPLETION, document, await prompts.encoded(document.prompts), prompts.ready
+            request, COMPLETION, document, await prompts.encode_all(document.prompts), prompts.ready
         )
 
     async def _chat(self, request: Request) -> Response:
@@ -191,10 +191,10 @@ class Server:
     async def _embeddings(self, request: Request) -> Response:
         document = await self._document(request, EmbeddingRequest)
         self._check_model(document.model, embeds=True)
-        texts = await self._prompts("input").encoded(document.inputs(self._embeds or SentenceModules()))
+        texts = await self._prompts("input").encode_all(document.inputs(self._embeds or SentenceModules()))
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
         began = time.monotonic()
-        body = await _until_gone(request, embedded(self.client, texts, document))
+        body = await _until_gone(request, embed_texts(self.client, texts, document))
         self.metrics.whole.observe(time.monotonic() - began)
         return Response(body, media_type="application/json")
 

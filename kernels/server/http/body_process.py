@@ -51,9 +51,9 @@ class BodyReader:
 
     def _read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
         try:
-            wrong, document, name, count = self._answered(kind, body, longest)
+            wrong, document, name, count = self._answer_sliced(kind, body, longest)
         except ReaderEnded:
-            wrong, document, name, count = self._answered(kind, body, longest)
+            wrong, document, name, count = self._answer_sliced(kind, body, longest)
         if wrong is not None:
             raise ApiError(*wrong)
         if name is not None:
@@ -61,11 +61,11 @@ class BodyReader:
         read: Document = document
         return read
 
-    def _answered(
+    def _answer_sliced(
         self, kind: type[Document], body: bytes, longest: int | None
     ) -> tuple[Any, Any, str | None, list[Any]]:
         """What `answer` sends, its slices put together. Raises ReaderEnded."""
-        connection = self._connection or self._started()
+        connection = self._connection or self._start()
         try:
             connection.send((kind, longest))
             connection.send_bytes(body)
@@ -75,7 +75,7 @@ class BodyReader:
             self._end()
             raise ReaderEnded("the process that reads large bodies has ended") from error
 
-    def _started(self) -> Connection:
+    def _start(self) -> Connection:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

@@ -89,7 +89,7 @@ class EngineClient:
         """The tokens of a request's answer, each time all that have come; leaving early cancels it. `logprobs`,
         `options` and `echo` as in `AddRequest`. Raises ApiError when the engine is not ready, refuses or dies.
         """
-        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
+        with self._open_request(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
             while True:
                 received = [await queue.get()]
                 while not queue.empty():
@@ -110,7 +110,7 @@ class EngineClient:
 
     async def embed(self, ids: list[int]) -> list[float]:
         """The vector of one text. Raises ApiError as `answer` does."""
-        with self._opened(ids, 1, GREEDY, frozenset()) as queue:
+        with self._open_request(ids, 1, GREEDY, frozenset()) as queue:
             answer = await queue.get()
         if isinstance(answer, ApiError):
             raise answer
@@ -120,7 +120,7 @@ class EngineClient:
         return vector
 
     @contextmanager
-    def _opened(
+    def _open_request(
         self,
         ids: list[int],
         max_tokens: int,

@@ -50,7 +50,7 @@ class EmbeddingRequest(BaseModel):
             raise ApiError(400, f"prompt_name: {error}", "prompt_name") from error
 
 
-async def embedded(client: EngineClient, texts: Sequence[list[int]], document: EmbeddingRequest) -> bytes:
+async def embed_texts(client: EngineClient, texts: Sequence[list[int]], document: EmbeddingRequest) -> bytes:
     """The answer's JSON. Raises ApiError; the other texts are then given up."""
     tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
     try:

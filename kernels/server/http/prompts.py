@@ -32,18 +32,18 @@ class Prompts:
     answer: int | None
     name: str
 
-    async def encoded(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
+    async def encode_all(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
         """The ids of each text. Raises ApiError."""
 
         def ids() -> list[list[int]]:
             return [self.text.encode(item, self.ready.longest) if isinstance(item, str) else item for item in prompts]
 
         texts = [item for item in prompts if isinstance(item, str)]
-        return await self._checked(await self.encode_in_thread(ids, texts))
+        return await self._check(await self.encode_in_thread(ids, texts))
 
     async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
-        return (await self._checked([await self.chat(messages, variables, self.ready.longest)]))[0]
+        return (await self._check([await self.chat(messages, variables, self.ready.longest)]))[0]
 
     async def chat(
         self, messages: Sequence[dict[str, Any]], variables: Variables, max_tokens: float = math.inf
@@ -70,7 +70,7 @@ class Prompts:
         except ValueError as error:
             raise ApiError(400, str(error), self.name) from error
 
-    async def _checked(self, prompts: list[list[int]]) -> list[list[int]]:
+    async def _check(self, prompts: list[list[int]]) -> list[list[int]]:
         if not prompts or not all(prompts):
             raise ApiError(400, f"{self.name}: a text has no token", self.name)
         if (longest := max(map(len, prompts))) > self._max_tokens:

@@ -73,7 +73,7 @@ class Form:
         if piece.calls:
             message |= {"content": piece.text or None, "tool_calls": [call.document for call in piece.calls]}
         content = own if self.name == "text_completion" else {"message": message}
-        return self._written(piece, answer, content, True)
+        return self._choice(piece, answer, content, True)
 
     def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
         """A choice of one event of a stream."""
@@ -83,9 +83,9 @@ class Form:
         if piece.calls:
             delta["tool_calls"] = [{"index": call.index} | call.document for call in piece.calls]
         content = {"text": piece.text} if self.name == "text_completion" else {"delta": delta}
-        return self._written(piece, answer, content, first)
+        return self._choice(piece, answer, content, first)
 
-    def _written(self, piece: Piece, answer: Completion, content: dict[str, Any], first: bool) -> dict[str, Any]:
+    def _choice(self, piece: Piece, answer: Completion, content: dict[str, Any], first: bool) -> dict[str, Any]:
         logprobs = None
         if answer.request.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat

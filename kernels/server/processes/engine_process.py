@@ -54,7 +54,7 @@ class EngineProcess:
         """Starts the process. It serves when `state.ready` is set. Raises OSError where there is no room for it."""
         began, outbox, again = time.monotonic(), SimpleQueue[Any](), self.process is not None
         self.process, self._pipe = start_process(
-            self._main, (self.spec,), "engine", outbox, self._take, lambda: self._died(DEAD)
+            self._main, (self.spec,), "engine", outbox, self._take, lambda: self._report_death(DEAD)
         )
         self._outbox = outbox
         self.state.phase, self.state.began, self.state.not_started = "process", began, None
@@ -96,7 +96,7 @@ class EngineProcess:
         logger.error("the engine gave no sign of life for %g s; its process is killed", seconds)
         self.process.kill()
         stop_reading(self._pipe)
-        self._died(f"the engine gave no sign of life for {seconds:g} s while it served this request")
+        self._report_death(f"the engine gave no sign of life for {seconds:g} s while it served this request")
 
     def _take(self, message: Any) -> None:
         self._heartbeat.beat = True
@@ -129,7 +129,7 @@ class EngineProcess:
             if self.listener is not None:
                 self.listener.received(message)
 
-    def _died(self, sentence: str) -> None:
+    def _report_death(self, sentence: str) -> None:
         state = self.state
         was_ready, state.ready, state.phase = state.ready is not None, None, None
         state.ended, state.report = state.counted, EngineReport()

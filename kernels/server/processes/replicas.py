@@ -77,7 +77,7 @@ class EngineReplicas:
     def send(self, message: Any) -> None:
         """Sends a request to one replica, and what concerns it to the same."""
         if isinstance(message, AddRequest):
-            replica = self._chosen(message.ids)
+            replica = self._choose(message.ids)
             if replica is None:
                 self._fail([message.name], "no replica of the engine serves now")
                 return
@@ -87,7 +87,7 @@ class EngineReplicas:
         elif isinstance(message, AbortRequest) and (replica := self._ended(message.name)) is not None:
             replica.engine.send(message)
 
-    def _chosen(self, ids: Sequence[int]) -> "_Replica | None":
+    def _choose(self, ids: Sequence[int]) -> "_Replica | None":
         serving = [replica for replica in self._replicas if replica.engine.state.ready is not None]
         if not serving:
             return None

@@ -14,12 +14,14 @@ def test_a_plan_that_loses_what_is_allowed_is_accepted_as_seldom_as_the_page_say
     column = list(quality_errors.TEXTS).index(text)
     for size, times in quality_errors.SIZES.items():
         share = quoted[f"{name}: {size}"][column]
-        assert agrees(quality_errors.accepted(name, text, times, paths), share, paths)
+        assert agrees(quality_errors.acceptance_rate(name, text, times, paths), share, paths)
         assert share <= (0.08 if times == 1 else 0.01)
 
 
 def test_a_plan_that_loses_nothing_is_accepted_and_few_answers_of_a_classifier_err_as_often_as_the_page_says():
-    assert quality_errors.accepted("tokens differ, none did before", "independent tokens", times=0.0, paths=10) == 1
+    assert (
+        quality_errors.acceptance_rate("tokens differ, none did before", "independent tokens", times=0.0, paths=10) == 1
+    )
     quoted, paths = quoted_shares("benchmarks.simulations.quality_errors answers")["300"], 30
     for times, share in zip(quality_errors.SIZES.values(), quoted, strict=True):
         assert agrees(quality_errors.accepted_answers(times, paths=paths), share, paths)

@@ -249,7 +249,7 @@ def test_what_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
     """Real builds and a proof, some of which are lost. What cannot be proven is said, and leaves no file."""
     proof = Proof(shape_of(CONFIG), Layout(sms=6))
     monkeypatch.setattr("kernels.cli.builds.served_builds", lambda *args: ())
-    monkeypatch.setattr("kernels.cli.builds._tried", lambda *args: ())
+    monkeypatch.setattr("kernels.cli.builds._tuning_builds", lambda *args: ())
     monkeypatch.setattr("kernels.cli.builds._prompts", lambda *args: ())
     monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *args, **kwargs: [(occupancy.EMPTY_BUILD, proof)])
     folder = tmp_path / "made"

@@ -37,7 +37,7 @@ def address():
 
 
 def test_users_of_two_processes_share_the_requests_and_begin_together(address):
-    requests = RequestList.drawn(LENGTHS, 60, 1000, 7)
+    requests = RequestList.random(LENGTHS, 60, 1000, 7)
     seen = []
     sending = Sending(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
     result = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
@@ -62,7 +62,7 @@ def _most_at_once(sent: LoadTrace) -> int:
 
 
 def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
-    requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
+    requests = RequestList.random(LENGTHS, 60, 1000, 7, rate=60)
     result = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
     assert [exchange.planned.index for exchange in result.exchanges] == list(range(60))
     intended = [(exchange.intended_ns - result.counted_from_ns) / 1e9 for exchange in result.exchanges]
@@ -116,7 +116,7 @@ from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
-requests = RequestList.drawn(Lengths(20, 8), 100_000, 1000, 7)
+requests = RequestList.random(Lengths(20, 8), 100_000, 1000, 7)
 address = Address.parse({url!r}, "sk-kept-secret")
 asyncio.run(Sending(address, partial(requests.load, "stub", 4), LoadDuration(600), 2).run())
 """
@@ -134,7 +134,7 @@ def test_the_processes_end_with_the_program_though_it_is_killed(address):
 
 
 def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(address):
-    requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
+    requests = RequestList.random(LENGTHS, 60, 1000, 7, rate=60)
     with tempfile.TemporaryFile() as shared:
         shared.truncate(bytes_of(2))
         other = Counts(2, shared.fileno(), row=1)
@@ -170,14 +170,14 @@ UNEQUAL = Lengths(128, 64, 0.8, 4)
 
 
 def test_a_list_is_the_same_each_time_and_its_bodies_ask_for_the_planned_tokens():
-    one, two = (RequestList.drawn(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
+    one, two = (RequestList.random(UNEQUAL, 400, 1000, 7, rate=50, judged=8) for _ in range(2))
     assert one == two
-    assert one != RequestList.drawn(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
+    assert one != RequestList.random(UNEQUAL, 400, 1000, 8, rate=50, judged=8)
     assert 100 < statistics.median(item.prompt_tokens for item in one.planned) < 160
     assert max(item.prompt_tokens for item in one.planned) <= 4 * 128
     gaps = [later.at_s - each.at_s for each, later in itertools.pairwise(one.planned)]
     assert 0.015 < statistics.mean(gaps) < 0.026
-    drawn_list = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
+    drawn_list = RequestList.random(UNEQUAL, 20, 1000, 7, judged=3)
     bodies = [json.loads(drawn_list.body("m", item)) for item in drawn_list.planned]
     assert [len(body["prompt"]) for body in bodies] == [item.prompt_tokens for item in drawn_list.planned]
     assert all(body["ignore_eos"] and max(body["prompt"]) < 1000 for body in bodies)

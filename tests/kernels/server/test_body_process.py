@@ -199,7 +199,7 @@ def test_others_get_a_turn_while_many_ids_are_looked_at() -> None:
             await asyncio.sleep(0)
 
     async def whole() -> None:
-        looking = asyncio.ensure_future(prompts.encoded([[1] * MANY_IDS] * 9))
+        looking = asyncio.ensure_future(prompts.encode_all([[1] * MANY_IDS] * 9))
         await count(lambda: not looking.done())
         assert len(await looking) == 9
 

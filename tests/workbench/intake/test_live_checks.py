@@ -68,7 +68,7 @@ def test_the_prompt_that_a_form_begins_with_is_no_longer_than_the_model_takes():
     bert = catalogue_manifest("tiny-bert")[0]
     bert = bert.model_copy(update={"config": bert.config | {"max_position_embeddings": 100}})
     embedding = WorkloadDocument.model_validate({"model": "x"} | templates.for_kind("encoder").model_dump())
-    assert placement.suited(embedding, bert).traffic.prompt_tokens == 100
+    assert placement.suit_workload(embedding, bert).traffic.prompt_tokens == 100
 
 
 def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):

@@ -22,7 +22,7 @@ def test_a_result_that_cannot_be_read_is_no_result(context, signal, letters, wor
     options = {"letters": letters, "signal": signal}
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32", options=options)
     process = MeasuringProcess("torn", Task(document=document, plan=plan), Torn, context)
-    assert process.measured(300) == words
+    assert process.measure(300) == words
 
 
 if __name__ == "__main__":

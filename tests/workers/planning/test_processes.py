@@ -144,7 +144,7 @@ def test_a_fresh_process_that_waited_serves_both_sides_in_turns(context, monkeyp
     further.wait_until_ready()
     assert further.context.starts_and_loads > 0
     (waiting,) = further._waiting
-    outcome = waiting.measured(300.0)
+    outcome = waiting.measure(300.0)
     assert isinstance(outcome, Result), outcome
     assert len(outcome.before) == len(outcome.after) == processes.MAX_PAIRS
     assert all(len(value.times_ns) == 8 for value in (*outcome.before, *outcome.after))
@@ -179,7 +179,7 @@ class Further:
     def is_ready(self, seconds: float) -> bool:
         return self._ready
 
-    def measured(self, seconds: float) -> Result:
+    def measure(self, seconds: float) -> Result:
         self._log.append("waited" if self._ready else "new")
         return Result(environment=ENVIRONMENT, starts_and_loads=1.5, before=served(200, 3), after=served(20, 3))
 

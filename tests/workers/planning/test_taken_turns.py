@@ -38,7 +38,7 @@ def taken(
 
     monkeypatch.setattr(measuring_process, "FreshProcess", Process)
     document, within = stage_input("verify"), Context(context.model_dir, context.artifacts, seconds=600)
-    return Turns(plan_of(document), document, within, None, False, loading_seconds=0.0, seconds=seconds).measured(
+    return Turns(plan_of(document), document, within, None, False, loading_seconds=0.0, seconds=seconds).measure(
         "eager"
     )
 

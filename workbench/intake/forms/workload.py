@@ -58,7 +58,7 @@ class WorkloadForm:
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
         values |= {name: _text(data[name]) for name in data if name in TEXTS or _ROW.match(name)}
         values |= {"name": data.get("name", "")}  # spaces alone are refused as in any other form
-        form = cls(_renumbered(values), models)
+        form = cls(_renumber(values), models)
         form.copied, form.key_carried = data.get("from", ""), data.get("key_carried", "")
         return form
 
@@ -78,7 +78,7 @@ class WorkloadForm:
     def remove_objective(self, index: int) -> None:
         """Takes a row away; those after it move up."""
         others = {name: value for name, value in self.values.items() if not name.startswith(f"objectives[{index}].")}
-        self.values = _renumbered(others)
+        self.values = _renumber(others)
 
     def fill(self, document: Mapping[str, Any]) -> None:
         """Takes the values of a document. The model, and the parts of OWN that it leaves out, stay as they are."""
@@ -104,7 +104,7 @@ class WorkloadForm:
         empty = tuple(part for part, facts in FACTS.items() if not any(self.values.get(name) for name in facts))
         for name, value in self.values.items():
             if value != "" and not name.startswith(empty):
-                _put(document, name, _typed(name, value))
+                _put(document, name, _parse_value(name, value))
         return document
 
     def inputs(self) -> Iterator[Input]:
@@ -196,7 +196,7 @@ def _belongs(field: str, form_input: Input) -> bool:
     )
 
 
-def _renumbered(values: Values) -> Values:
+def _renumber(values: Values) -> Values:
     """Objectives counted from 0 without gaps, in their order."""
     numbers = sorted({int(match[1]) for name in values if (match := _ROW.match(name))})
     index_of = {number: index for index, number in enumerate(numbers)}
@@ -207,7 +207,7 @@ def _renumbered(values: Values) -> Values:
     return renumbered
 
 
-def _typed(name: str, value: Any) -> Any:
+def _parse_value(name: str, value: Any) -> Any:
     """A number's text as the number, so that the reasons read as for a document; anything else as it is."""
     if name not in NUMBERS and not (name.startswith("objectives[") and not name.endswith(".metric")):
         return value

@@ -121,7 +121,7 @@ def missed_by_fewer(
     return [sentence for name in fewer if (sentence := feasibility.predicted_miss(workload, manifest, name, ceilings))]
 
 
-def suited(workload: Workload, manifest: ModelManifest) -> Workload:
+def suit_workload(workload: Workload, manifest: ModelManifest) -> Workload:
     """The workload that a form begins with for a model: on classes that hold it, with promises above its floor there.
 
     Where no class holds it, the classes stay. A limit that no GPU can keep becomes 1.5 times the lowest floor. Where

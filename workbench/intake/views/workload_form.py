@@ -35,7 +35,7 @@ def answer(request: Any, start: Callable[[Any, WorkloadForm], Any]) -> HttpRespo
     """The form, or the page of the run that `start` made of it; None of `start` shows the form with its reasons."""
     models = model_choices(request)
     if request.method != "POST":
-        return _show(request, _started(request, models))
+        return _show(request, _initial_form(request, models))
     form = WorkloadForm.posted(request.POST, models)
     form.recordings, (form.sla_name, form.sla_text) = recording_choices(request), _sla_given(request)
     kept = endpoints.carried(request.user, form.key_carried) if form.filled["endpoint"] else ""
@@ -78,14 +78,14 @@ def recording_choices(request: HttpRequest) -> Choices:
     return [(recording.sha256, recording.document.words) for recording in rows]
 
 
-def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
+def _initial_form(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     chosen = request.GET.get("model", "").replace("\0", "")
     facts = _facts(request, chosen)
     form = WorkloadForm.empty(models, chosen, facts.kind if facts else "decoder")
     form.recordings = recording_choices(request)
     if facts:
-        form.fill(placement.suited(document_of(form), facts).model_dump(mode="json"))
+        form.fill(placement.suit_workload(document_of(form), facts).model_dump(mode="json"))
     with contextlib.suppress(ValueError):
         copied = own_workload(request, UUID(request.GET.get("from", "")))
         listed = copied.model.manifest.get("source") == "catalogue"

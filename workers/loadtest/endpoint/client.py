@@ -38,12 +38,12 @@ class EndpointClient:
 
     def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
         """Puts a test on the endpoint, whose addresses are checked once. Raises FAILURES, MeasurementStopped."""
-        return asyncio.run(self._stoppable(self._sent(make)))
+        return asyncio.run(self._stoppable(self._send(make)))
 
     def hidden(self, sentence: str) -> str:
         return without_key(sentence, self._access.key)
 
-    async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
+    async def _send(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
         address = await asyncio.to_thread(self._address)
         test = make(LoadTarget(address, self._endpoint.model, self._endpoint.api))
         test.check()

@@ -71,7 +71,7 @@ class Sides:
         file.write_text(plan.model_dump_json())
         for plan_file in (str(file), None):
             try:
-                with self._served(plan, plan_file) as (server, device):
+                with self._serve_command(plan, plan_file) as (server, device):
                     gpus = plan.tensor_parallel_size
                     limit = self.over_http("after", replace(LOOPBACK, handoff_fd=server.handoff_fd), until, gpus)
                     curve = self._of_server(plan if plan_file else None, device, caveats, gpus)
@@ -93,7 +93,7 @@ class Sides:
         )  # fmt: skip
 
     @contextmanager
-    def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandoffServer, str]]:
+    def _serve_command(self, plan: Plan, file: str | None) -> Iterator[tuple[HandoffServer, str]]:
         self.context.report_progress(0.1, "starting the server")
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandoffServer(self.spec(file, plan.dtype, plan.tensor_parallel_size), os.environ | threads) as server:
@@ -107,7 +107,7 @@ class Sides:
         sampling = self.document.workload.traffic.sampling
         ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
         target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
-        return self._measured(name, until, self._test(target, gpus), lambda test: load_running(test)[1], gpus)
+        return self._measure(name, until, self._test(target, gpus), lambda test: load_running(test)[1], gpus)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str], gpus: int) -> LoadedServer:
         if excluded := server_exclusions(self.document.workload.constraints.exclude):
@@ -147,7 +147,7 @@ class Sides:
             runner.prepare(here.traffic.concurrency, *lengths)
             return BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run()
 
-        return self._measured(name, until, self._test(LoadTarget(LOOPBACK, NAME), gpus), loading, gpus)
+        return self._measure(name, until, self._test(LoadTarget(LOOPBACK, NAME), gpus), loading, gpus)
 
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
@@ -169,7 +169,7 @@ class Sides:
         traffic, folder = self.document.workload.traffic, self.context.recordings
         return LoadTest(target, traffic, self._objectives, LoadDuration(3.0), folder, usd)
 
-    def _measured(self, name: str, until: float, test: LoadTest, loading: Loading, gpus: int = 1) -> LimitResult:
+    def _measure(self, name: str, until: float, test: LoadTest, loading: Loading, gpus: int = 1) -> LimitResult:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
         grid = LoadGrid(traffic, self.most, recorded.seconds if recorded else math.inf)
