@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.documents.model import CountedUnit
-from workers.documents.stages import PlanTrial
+from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import Objective, Workload
 from workers.planning import ranking
+from workers.prediction.predict import MEDIAN
 from workers.stats.verdicts import CONFIDENCE
 from workers.wording.text import percent, plain, quantity
 
@@ -52,17 +53,53 @@ def feasible_trials(trials: Sequence[PlanTrial], objectives: Sequence[Objective]
     if not passed or any(objective.limit is None for objective in objectives[1:]):
         return []
     baseline, first = trials[0], objectives[0]
-    return [trial for trial in passed if trial.keeps == "met" and _keeps_relative(trial, baseline, first)]
+    return [trial for trial in passed if keeps_promises(trial, baseline, first)]
 
 
-def _keeps_relative(trial: PlanTrial, baseline: PlanTrial, first: Objective) -> bool:
-    if first.at_least_faster is None:
-        return True
+def keeps_promises(trial: PlanTrial, baseline: PlanTrial, first: Objective) -> bool:
+    """Whether the trial is shown to keep every promise with a limit, and `first` where it is relative to `baseline`."""
+    if trial.keeps != "met" or first.at_least_faster is None:
+        return trial.keeps == "met"
     if trial.primary is None or baseline.primary is None:
         return False
     if first.direction == "at_least":
         return trial.primary.low >= first.at_least_faster * baseline.primary.high
     return trial.primary.high * first.at_least_faster <= baseline.primary.low
+
+
+def meets_objective(value: float | None, objective: Objective, before: float | None = None) -> bool:
+    """Whether a predicted median lies within the promise's limit, that of a relative promise by the median `before`.
+
+    False where nothing is predicted or limited.
+    """
+    limit = objective.limit_beside(before)
+    if value is None or limit is None:
+        return False
+    if objective.direction == "at_least":
+        return value >= limit
+    return objective.percentile >= MEDIAN and value <= limit
+
+
+def median_before(document: StageInput) -> float | None:
+    """Baseline's median of the first objective's metric, in its unit; None where there is none."""
+    baseline = document.results.baseline
+    return baseline.primary.value if baseline and baseline.primary else None
+
+
+def predicted_to_keep(
+    trials: Sequence[PlanTrial], objective: Objective, before: float | None = None
+) -> list[PlanTrial]:
+    """Those of the trials that keep the promise, by their measurement or else by their prediction; a relative promise
+    beside the median `before`.
+    """
+
+    def keeps(trial: PlanTrial) -> bool:
+        value = trial.primary.value if trial.primary else trial.predicted
+        if trial.primary and (trial.keeps != "met" or objective.at_least_faster is None):
+            return trial.keeps == "met"
+        return meets_objective(value, objective, before)
+
+    return [trial for trial in trials if keeps(trial)]
 
 
 def cost_of(trial: PlanTrial) -> float:

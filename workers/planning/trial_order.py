@@ -21,11 +21,11 @@ from workers.cost.pricing import hourly_price
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import MAX_MINUTES, Objective
 from workers.harness.context import Context
-from workers.planning import kernels_plan, ranking, several_gpus
+from workers.planning import choosing, kernels_plan, ranking, several_gpus
 from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
-from workers.prediction.predict import MEDIAN, predict_run, primary_prediction
+from workers.prediction.predict import predict_run, primary_prediction
 from workers.wording.stages import NOT_TRIED
 from workers.wording.text import percent, quantity
 
@@ -64,6 +64,7 @@ class TrialOrder:
     def __init__(self, document: StageInput) -> None:
         self._document = document
         self._objective: Objective = document.workload.objectives[0]
+        self._before = choosing.median_before(document)
         self._lower = self._objective.direction != "at_least"
         profile = document.results.profile
         rates = {document.gpu: profile.ceilings} if profile else document.ceilings
@@ -162,7 +163,7 @@ class TrialOrder:
         tunes = candidate.variant.runner_name == kernels_plan.VARIANT and kernels_plan.tunes_defaults(self._document)
         seconds = candidate.seconds + (kernels_plan.DEFAULTS_SECONDS if tunes else 0.0)
         error = self._error if seconds <= CHEAP_SHARE * seconds_left else 0.0
-        if candidate.variant.lossy and best.keeps == "met":
+        if candidate.variant.lossy and choosing.keeps_promises(best, trials[0], self._objective):
             error = -PREDICTION_ERROR
         if self._lower:
             possible = max(candidate.predicted * (1 - error), self._floor / candidate.tensor_parallel_size)
@@ -182,7 +183,8 @@ class TrialOrder:
     def overtime(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
-        if constraints.strict_minutes or any(trial.keeps == "met" for trial in trials):
+        kept = (choosing.keeps_promises(trial, trials[0], self._objective) for trial in trials)
+        if constraints.strict_minutes or any(kept):
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 
@@ -205,22 +207,14 @@ class TrialOrder:
         fewer = [
             trial
             for trial in trials
-            if trial.keeps == "met" and trial.plan.get("tensor_parallel_size", 1) < candidate.tensor_parallel_size
+            if choosing.keeps_promises(trial, trials[0], self._objective)
+            and trial.plan.get("tensor_parallel_size", 1) < candidate.tensor_parallel_size
         ]
         return f"{NOT_TRIED}{fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
     def keeps(self, candidate: CandidatePlan) -> bool:
-        """Whether the candidate is predicted to keep the first promise, which has a limit."""
-        return meets_objective(candidate.predicted, self._objective)
-
-
-def meets_objective(value: float | None, objective: Objective) -> bool:
-    """Whether a predicted median lies within the promise's limit; False where nothing is predicted or limited."""
-    if value is None or objective.limit is None:
-        return False
-    if objective.direction == "at_least":
-        return value >= objective.limit
-    return objective.percentile >= MEDIAN and value <= objective.limit
+        """Whether the candidate is predicted to keep the first promise."""
+        return choosing.meets_objective(candidate.predicted, self._objective, self._before)
 
 
 def leading_plan(document: StageInput) -> CandidatePlan | None:
@@ -243,15 +237,6 @@ def never_tried(document: StageInput) -> list[PlanTrial]:
     """The plans that compose did not try, since time was short or another plan was faster."""
     trials = document.results.compose.trials if document.results.compose else []
     return [trial for trial in trials if trial.gate == "refused" and trial.skipped]
-
-
-def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:
-    """Those of the trials that keep the promise, by their measurement or else by their prediction."""
-    return [
-        trial
-        for trial in trials
-        if (trial.keeps == "met" if trial.primary else meets_objective(trial.predicted, objective))
-    ]
 
 
 def minutes_wanted(document: StageInput, context: Context, seconds: Sequence[float]) -> float | None:

@@ -91,9 +91,17 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
     )
     if verdict == "missed":
         return f"Missed by the plans that were tried. There was no time to try {names}."
-    limit = f"{objective.direction.replace('_', ' ')} {plain(objective.limit or 0)} {objective.unit}"
     verb = "was" if len(left_out) == 1 else "were"
-    return f"Undecided: {names} may keep {objective.label} of {limit}, and {verb} not verified."
+    promise = f"{objective.label} {'of' if objective.limit else 'at'} {_limit_words(objective)}"
+    return f"Undecided: {names} may keep {promise}, and {verb} not verified."
+
+
+def _limit_words(objective: Objective) -> str:
+    """`at most 100 ms`, `1.5x faster than today`."""
+    if objective.limit is None:
+        than = "as" if objective.direction == "at_least" else "than"
+        return f"{objective_limit(objective).removeprefix('≥ ')} {than} today"
+    return f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
@@ -110,15 +118,10 @@ def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
 def _objective_words(outcome: ObjectiveOutcome) -> str:
     """One sentence: what was found, what is promised, what it was before; a second one where that decides nothing."""
     objective, unit = outcome.objective, outcome.objective.unit
-    value = (
-        f"is {_digits_beside(outcome.after, objective.limit)} {unit}" if outcome.after is not None else "has no value"
-    )
-    if objective.limit is None:
-        than = "as" if objective.direction == "at_least" else "than"
-        limit = f"{objective_limit(objective).removeprefix('≥ ')} {than} today"
-    else:
-        limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {unit}"
-    words = f"{capitalised(objective.label)} {value} where {limit} is promised"
+    value = "has no value"
+    if outcome.after is not None:
+        value = f"is {_digits_beside(outcome.after, objective.limit)} {unit}"
+    words = f"{capitalised(objective.label)} {value} where {_limit_words(objective)} is promised"
     if outcome.before is not None:
         words += f"; before, it was {_digits_beside(outcome.before, objective.limit)} {unit}"
     ratio = outcome.ratio

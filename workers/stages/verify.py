@@ -11,6 +11,7 @@ from workers.documents.stages import PlanCheck, PlanTrial, StageInput, VerifyRes
 from workers.harness.context import Context, StageError
 from workers.measuring.outcomes import hours_of
 from workers.planning import verdict_words
+from workers.planning.choosing import median_before, predicted_to_keep
 from workers.planning.confirmation import (
     PlanMeasurement,
     measure_in_more_processes,
@@ -21,7 +22,7 @@ from workers.planning.confirmation import (
 from workers.planning.expected_figures import expected_of
 from workers.planning.processes import FurtherProcesses
 from workers.planning.serving import serving_of
-from workers.planning.trial_order import left_out_for_time, minutes_wanted, never_tried, predicted_to_keep
+from workers.planning.trial_order import left_out_for_time, minutes_wanted, never_tried
 from workers.planning.verification import Verification
 from workers.stats.intervals import goodput, tokens_per_second
 from workers.stats.sample_sizes import distributions
@@ -65,7 +66,8 @@ def _decide(document: StageInput, left_out: Iterable[str], final: PlanMeasuremen
     verdict = verdict_words.overall_verdict(final.outcomes, final.quality, final.changed)
     composed = document.results.compose
     unverified = [trial for trial in composed.trials if trial.label in left_out] if composed else []
-    hopeful = predicted_to_keep([*never_tried(document), *unverified], document.workload.objectives[0])
+    untried, first = [*never_tried(document), *unverified], document.workload.objectives[0]
+    hopeful = predicted_to_keep(untried, first, median_before(document))
     if verdict == "missed" and hopeful:
         verdict = "not_enough_samples"
     return verdict, left_out_for_time(document) if verdict == "missed" else hopeful
