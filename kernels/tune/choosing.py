@@ -23,7 +23,7 @@ def choose(trials: Sequence[Trial], noise: float) -> None:
         if _faster(winner, trial, noise):
             trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
         else:
-            trial.reason = f"The difference to {name} lies inside the noise ({100 * by:+.1f} %)."
+            trial.reason = f"The difference to {name} lies inside the noise ({100 * by:+,.1f} %)."
 
 
 def _faster(one: Trial, other: Trial, noise: float) -> bool:
