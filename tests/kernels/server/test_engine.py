@@ -208,27 +208,6 @@ def test_fewer_decodes_may_multiply_fewer_bits_where_more_multiply_the_models_ow
     assert [*kernels._possible(Shape(2, 0, 16, 0))] == names[:1]
 
 
-def test_answers_are_the_same_when_pages_run_out() -> None:
-    model = made("llama")
-    roomy, tight = ([Request(str(first), [first, 1, 2], 30) for first in range(5)] for _ in range(2))
-    served(model, roomy)
-    own = served(model, tight, pages=11)
-    assert own.scheduler.preempted
-    assert [item.ids for item in tight] == [item.ids for item in roomy]
-
-
-def test_a_stop_token_ends_the_answer() -> None:
-    model = made("llama")
-    free = Request("free", [1, 2, 3], 12)
-    served(model, [free])
-    stop = free.ids[6]
-    stopped = Request("stopped", [1, 2, 3], 12, stop_ids=frozenset({stop}))
-    own = served(model, [stopped])
-    assert stopped.ids == free.ids[: free.ids.index(stop, 3) + 1]
-    assert stopped.finish_reason == "stop"
-    assert own.scheduler.pages.num_free == own.scheduler.limits.pages - 1
-
-
 @pytest.mark.parametrize(("family", "pages"), [("llama", 40), ("gemma2", 11)])
 def test_log_probabilities_are_the_models_and_change_no_answer(family, pages, monkeypatch):
     """Prompts in chunks, pages from the prefix cache, answers greedy and drawn, preempted where pages are few."""
