@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kernels.cli.served_model import prepared
+from kernels.cli.served_model import prepare_model
 from kernels.dequantising.layouts import AWQ_PLACES
 from kernels.model_files.config import FILE
 from kernels.model_files.quantised import FIELD
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder.parent) as scratch:
-        plain = prepared(options.model, "bf16", options.device, Path(scratch) / "model").directory
+        plain = prepare_model(options.model, "bf16", options.device, Path(scratch) / "model").directory
         write(plain, options.folder, FORMATS[options.format], options.device)
     return 0
 

@@ -30,7 +30,7 @@ from kernels.model.experts import Experts
 from kernels.model_files import catalogue
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together, pass_builds
-from kernels.server.execution.shapes import fitting
+from kernels.server.execution.shapes import smallest_holding
 from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 
@@ -140,7 +140,7 @@ def record_step(backend: KernelsBackend, step: Step) -> list[Span]:
 def row(backend: KernelsBackend, measured: MeasuredStep, length: int, prompt: int) -> dict[str, Any]:
     """One step: its ms, the ms in which the datasheet's bandwidth reads the weights, and its kernels."""
     step, model = measured.step(backend, length, prompt), backend.model
-    shape = fitting(backend.shapes, step)
+    shape = smallest_holding(backend.shapes, step)
     ms = pass_ms(backend, step)
     replays = [record_step(backend, step) for _ in range(RECORDED)]
     matrices = [matrix for layer in model.layers for matrix in layer.streamed]
@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     limits = replace(limits, mixed=tuple(decodes))
     backend = KernelsBackend(decoder, gpu, limits, decodes=[decode for decode in decodes if decode])
     steps = (step.step(backend, options.length, options.prompt) for step in options.steps)
-    needed = {fitting(backend.shapes, step) for step in steps}
+    needed = {smallest_holding(backend.shapes, step) for step in steps}
     backend.shapes = [shape for shape in backend.shapes if shape in needed]  # no others are captured
     if decoder.embedding.is_cuda:
         compile_together(pass_builds(backend))

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from kernels.cli.bench_document import FACTS
-from kernels.cli.bench_serve import Measured, ServeBench, line
+from kernels.cli.bench_serve import Measured, ServeBench, format_row
 from kernels.cli.bench_serve_arguments import serve_arguments
-from kernels.cli.served_model import prepared
+from kernels.cli.served_model import prepare_model
 from kernels.load.lists import Lengths
 from kernels.load.server_process import NotStarted, reserve_port, run_server
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
@@ -205,7 +205,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="vllm-plugin-") as scratch:
         folder = Path(scratch)
-        model = prepared(options.model, "bf16", "cuda", folder / "model")
+        model = prepare_model(options.model, "bf16", "cuda", folder / "model")
         bench = ServeBench(options, model, users, Lengths(128, 64), {}, folder, options.rounds)
         plan, measured = bench.plan_file(), list[Measured]()
         servers = [started_as(bench, variant, plan) for variant in options.servers]
@@ -218,8 +218,8 @@ def main() -> int:
                 for lengths, count in (*((bench.lengths, count) for count in users), (bench.unequal_lengths, UNEQUAL)):
                     if time.monotonic() - began > options.seconds:
                         break
-                    load = bench.closed(server, urls[server.variant], lengths, count)
-                    say(line(load.row))
+                    load = bench.run_closed_loop(server, urls[server.variant], lengths, count)
+                    say(format_row(load.row))
                     measured.append(load)
                     document["rows"].append(load.row)
                     _write(options.json, document)

@@ -10,7 +10,7 @@ from torch import Tensor
 from kernels.attention.forward_triton import attention_forward, config
 from kernels.check_args import check_outputs, check_qkv, check_sinks
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing, size_and_strides
-from kernels.cuda.pdl_triton import dependent
+from kernels.cuda.pdl_triton import uses_pdl
 from kernels.cuda.strided_triton import strided
 from kernels.cuda.triton_launch import prepared
 from kernels.ops import AttentionCase
@@ -47,7 +47,7 @@ class FlashTritonCall(CudaCall):
         count = len(self.rows) if case.lengths is not None else -(-case.q_len // tuning["block_m"])
         tiles = self.tables[q.device], count
         shape = case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len
-        pdl = dependent(self.pdl, q.device)
+        pdl = uses_pdl(self.pdl, q.device)
         constants = config(case, tuning["block_m"], tuning["block_n"], pdl)
 
         def arguments(o: Tensor) -> tuple[Any, ...]:

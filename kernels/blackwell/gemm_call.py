@@ -23,7 +23,7 @@ from kernels.blackwell.gemm_tiles import (
 from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.dtypes import DTYPES
 from kernels.ops import LinearCase
 from kernels.ops.linear import LinearArguments
@@ -125,4 +125,4 @@ def parameters(
 ) -> Any:
     """The `Params` of a launch. It holds addresses of all these tensors."""
     tensors = {"x_scales": x[1], "w_scales": w[1], "bias": bias, "residual": residual}
-    return struct(PARAMS, **sizes(case, tile, x[0].shape[0]), **tensors)
+    return pack_struct(PARAMS, **sizes(case, tile, x[0].shape[0]), **tensors)

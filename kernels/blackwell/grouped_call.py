@@ -13,7 +13,7 @@ from kernels.blackwell.grouped_tiles import PARAMS, build_of, max_tiles, sizes, 
 from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing, size_and_strides
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.dtypes import DTYPES
 from kernels.gemm.grouped_call import check_arguments
 from kernels.ops import GroupedCase
@@ -75,4 +75,4 @@ def parameters(
     case: GroupedCase, tile: Tile, rows: int, offs: Tensor, scales: tuple[Tensor | None, Tensor | None]
 ) -> Any:
     """The `Params` of a launch without y. It holds the addresses of `offs` and of x's and w's scales."""
-    return struct(PARAMS, **sizes(case, tile, rows), offs=offs, x_scales=scales[0], w_scales=scales[1])
+    return pack_struct(PARAMS, **sizes(case, tile, rows), offs=offs, x_scales=scales[0], w_scales=scales[1])

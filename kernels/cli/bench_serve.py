@@ -21,13 +21,13 @@ from typing import Any
 
 from kernels.cli import bench_document, serve_document
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
-from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
+from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepare_model
 from kernels.load.connection import Address
 from kernels.load.figures import LatencyObjective, LoadFigures, drop_warm_up
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, reserve_port, run_server
-from kernels.load.sharing import Sending, max_processes, processes_for
+from kernels.load.sharing import DistributedLoad, max_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm, with_plan
 from kernels.measure.environment import current_device
 from kernels.model_files.families import stored_rows
@@ -140,25 +140,25 @@ class ServeBench:
             with run_server(server.command, f"{url}/health", log, serve_document.START_SECONDS, server.environment):
                 print(*_notes(log), sep="\n", flush=True)
                 for users in self.users:
-                    yield self.closed(server, url, self.lengths, users)
+                    yield self.run_closed_loop(server, url, self.lengths, users)
                 if self._unequal:
-                    capacity = self.closed(server, url, self.unequal_lengths, max(self.users))
+                    capacity = self.run_closed_loop(server, url, self.unequal_lengths, max(self.users))
                     self.capacity = self.capacity or capacity.row.requests_per_second
                     yield capacity
-                    yield self._open(server, url)
+                    yield self._run_open_loop(server, url)
         except NotStarted as error:
             case = self._case(server, self.lengths, 0, concurrency=self.users[0])
             yield Measured(
                 ServeRow(case=case, variant=server.variant, peer=server.peer, gate="error", reason=str(error))
             )
 
-    def closed(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
+    def run_closed_loop(self, server: ServerCommand, url: str, lengths: Lengths, users: int) -> Measured:
         self._send(url, self._list(lengths, 2 * users, seed=1), users)
         requests = self._list(lengths, self.rounds * users, seed=2)
         case = self._case(server, lengths, len(requests.planned), concurrency=users)
         return self._measure(server, case, requests, self._send(url, requests, users))
 
-    def _open(self, server: ServerCommand, url: str) -> Measured:
+    def _run_open_loop(self, server: ServerCommand, url: str) -> Measured:
         rate = self.options.rate or SHARE_OF_CAPACITY * (self.capacity or 1.0)
         count = max(ROUNDS, round(rate * self.options.poisson))
         requests = self._list(self.unequal_lengths, count, seed=3, rate=rate)
@@ -169,9 +169,9 @@ class ServeBench:
         return RequestList.random(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
     def _send(self, url: str, requests: RequestList, users: int | None) -> LoadFigures:
-        processes = min(max_processes(here=True), processes_for(users, requests.planned, MAX_SECONDS))
+        processes = min(max_processes(server_is_local=True), processes_for(users, requests.planned, MAX_SECONDS))
         load = partial(requests.load, self.model.name, users)
-        sending = Sending(Address.parse(url), load, LoadDuration(MAX_SECONDS), processes)
+        sending = DistributedLoad(Address.parse(url), load, LoadDuration(MAX_SECONDS), processes)
         return LoadFigures([drop_warm_up(asyncio.run(sending.run()))])
 
     def _case(self, server: ServerCommand, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
@@ -289,7 +289,7 @@ def bench_serve(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
             try:
                 gpus = max(options.tensor_parallel_size or [1])
-                model = prepared(named, dtype, device.type, Path(folder) / "model", bool(options.vllm), gpus)
+                model = prepare_model(named, dtype, device.type, Path(folder) / "model", bool(options.vllm), gpus)
                 bench = ServeBench(options, model, list(users), lengths, {}, Path(folder))
                 if bench.tensor_parallel_size is None:
                     bench.floors = model.floors(lengths.prompt, list(users), document.ceilings)
@@ -302,13 +302,14 @@ def bench_serve(options: argparse.Namespace) -> int:
                 for load in bench.rows(server):
                     measured.append(load)
                     document.rows.append(load.row)
-                    print(line(load.row), flush=True)
+                    print(format_row(load.row), flush=True)
                     _write(options.json, document)
             bench.judge(measured)
             _write(options.json, document)
             for load in measured:
                 print(
-                    f"{load.row.variant:<8} {load.row.gate:<6} {load_of(load.row.case)} {load.row.reason}", flush=True
+                    f"{load.row.variant:<8} {load.row.gate:<6} {describe_load(load.row.case)} {load.row.reason}",
+                    flush=True,
                 )
     return int(any(row.gate != "pass" for row in document.rows))
 
@@ -323,7 +324,7 @@ def _write(path: Path | None, document: ServeDocument) -> None:
         bench_document.write(path, document)
 
 
-def load_of(case: ServeCase) -> str:
+def describe_load(case: ServeCase) -> str:
     """The model and its load, in a few words."""
     load = f"{case.concurrency} users" if case.concurrency else f"{case.rate:g} requests/s"
     return (
@@ -332,14 +333,14 @@ def load_of(case: ServeCase) -> str:
     )
 
 
-def line(row: ServeRow) -> str:
+def format_row(row: ServeRow) -> str:
     """A row for a terminal."""
     if row.tokens_per_second is None or row.ttft_ms is None:
-        return f"{row.variant:<8} {load_of(row.case)}: {row.reason}"
+        return f"{row.variant:<8} {describe_load(row.case)}: {row.reason}"
     floor = (
         f" {row.tokens_per_second / row.floor_tokens_per_second:.0%} of floor" if row.floor_tokens_per_second else ""
     )
-    shown = [f"{row.variant:<8} {load_of(row.case)}: {row.tokens_per_second:,.0f} tokens/s{floor}"]
+    shown = [f"{row.variant:<8} {describe_load(row.case)}: {row.tokens_per_second:,.0f} tokens/s{floor}"]
     for name, interval in (("TTFT", row.ttft_ms), ("TTF64", row.ttf64_ms), ("TPOT", row.tpot_ms)):
         if interval:
             shown.append(f"{name} {interval['p50']:.2f} ({interval['p99']:.2f}) ms")

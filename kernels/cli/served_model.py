@@ -84,7 +84,9 @@ class ServedModel:
         return [[answer_gaps(eager, prompt, ids, self.device) for prompt, ids in group] for group in answers]
 
 
-def prepared(named: str, dtype: str, device: str, folder: Path, weights: bool = True, gpus: int = 1) -> ServedModel:
+def prepare_model(
+    named: str, dtype: str, device: str, folder: Path, weights: bool = True, gpus: int = 1
+) -> ServedModel:
     """A directory as it is, or a catalogue entry: written to `folder` with weights from a seed, or without `weights` by
     its name, of which each process draws the same ones. One that is larger than a GPU takes `gpus`. Raises ValueError.
     """

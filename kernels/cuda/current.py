@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def current(device: "torch.device") -> Iterator[None]:
+def device_guard(device: "torch.device") -> Iterator[None]:
     """Makes a GPU the current one of torch and of CuPy; does nothing for a CPU."""
     if device.type != "cuda":
         yield
@@ -21,7 +21,7 @@ def current(device: "torch.device") -> Iterator[None]:
         yield
 
 
-def connect(gpus: "Sequence[torch.device]") -> None:
+def enable_peer_access(gpus: "Sequence[torch.device]") -> None:
     """Lets every GPU read and write the memory of every other. Raises ValueError naming two that cannot."""
     import torch
 

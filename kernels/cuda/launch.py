@@ -45,7 +45,7 @@ class Launch:
         pdl: bool = False,
     ) -> None:
         x, y, z = (*grid, 1, 1)[:3]
-        packed = [packed_argument(argument) for argument in arguments]
+        packed = [pack_argument(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
         address = kernel if isinstance(kernel, int) else kernel.kernel.ptr
@@ -62,7 +62,7 @@ class Launch:
             raise RuntimeError(f"cuLaunchKernelEx failed with CUDA error {failed}")
 
 
-def struct(dtype: np.dtype, **values: Any) -> Any:
+def pack_struct(dtype: np.dtype, **values: Any) -> Any:
     """A struct as a numpy scalar: a tensor by its address, None as 0. What is not given is 0."""
     fields = np.zeros((), dtype)
     for name, value in values.items():
@@ -86,7 +86,7 @@ def is_capturing() -> bool:
     return torch._C._cuda_isCurrentStreamCapturing()
 
 
-def packed_argument(value: Any) -> Any:
+def pack_argument(value: Any) -> Any:
     """One kernel argument as a ctypes object that holds its bytes. Raises TypeError for anything else."""
     if isinstance(value, bool):
         return ctypes.c_bool(value)

@@ -20,7 +20,7 @@ def pdl_prologue(PDL: tl.constexpr):
         gdc_wait()
 
 
-def dependent(pdl: bool, device: torch.device) -> bool:
+def uses_pdl(pdl: bool, device: torch.device) -> bool:
     """Whether a launch is a dependent one: `pdl` asks for it, and the device has dependent launches. The kernel's PDL
     and the launch's `launch_pdl` both take it. torch's meta device stands for the GPU that is compiled for.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, Workspace
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.dtypes import DTYPES
 from kernels.fft.fft_tiles import CHUNK, OUTER, PARAMS, FftConfig
 from kernels.ops import FftConvCase
@@ -103,7 +103,7 @@ def pack_params(case: FftConvCase, args: Arguments) -> Any:
     """`struct Params` of a call without y, a workspace and the sequences."""
     tensors = {"u": args.u, "before": args.w_pre, "after": args.w_post, "skip": args.d}
     sizes = {"width": case.width, "length": case.length, "end": case.batch * case.width}
-    params = struct(PARAMS, **tensors, spectrum=args.w[0], scales=args.w[1], **sizes)
+    params = pack_struct(PARAMS, **tensors, spectrum=args.w[0], scales=args.w[1], **sizes)
     flags = case.length * 2 | int(params["u"]) | int(params["before"]) | int(params["after"])
     params["prefetched"] = 0 if flags % 16 else case.length * 2
     return params

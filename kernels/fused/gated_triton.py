@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.check_args import check_outputs, check_tensor
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing, size_and_strides
-from kernels.cuda.pdl_triton import dependent, pdl_prologue
+from kernels.cuda.pdl_triton import pdl_prologue, uses_pdl
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.gated import SWIGLUOAI_ALPHA, SWIGLUOAI_LIMIT, Activation
 
@@ -65,7 +65,7 @@ class Gated(CudaCall):
             check_outputs(out, outputs, gate_up.device)
         if not m or not n:
             return Prepared(allocate, lambda _: launch_nothing)
-        blocks, pdl = triton.cdiv(n, self.block), dependent(self.pdl, gate_up.device)
+        blocks, pdl = triton.cdiv(n, self.block), uses_pdl(self.pdl, gate_up.device)
         sizes, constants = (n, gate_up.stride(0), blocks), (self.activation, self.block, pdl)
 
         def arguments(y: Tensor) -> tuple[Any, ...]:

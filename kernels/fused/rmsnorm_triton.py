@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.check_args import check_outputs, check_tensor
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, launch_nothing
-from kernels.cuda.pdl_triton import dependent, pdl_prologue
+from kernels.cuda.pdl_triton import pdl_prologue, uses_pdl
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.base import EPSILON
 
@@ -103,7 +103,7 @@ class RmsNorm(CudaCall):
             check_outputs(out, outputs, x.device)
         if not m:
             return Prepared(allocate, lambda _: launch_nothing)
-        pdl = dependent(self.pdl, x.device)
+        pdl = uses_pdl(self.pdl, x.device)
         config = Config(residual is not None, values is not None, self.rows, triton.next_power_of_2(n), pdl)
         other = x if residual is None else residual
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.check_args import check_outputs, check_presence, check_tensor
 from kernels.cuda.call import CudaCall, Output, Prepared, allocation, identity, launch_nothing, size_and_strides
-from kernels.cuda.pdl_triton import dependent, pdl_prologue
+from kernels.cuda.pdl_triton import pdl_prologue, uses_pdl
 from kernels.cuda.strided_triton import Strided, strided
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.rope import AppendArguments
@@ -166,7 +166,7 @@ class _Rotation(CudaCall):
             return Prepared(allocate, lambda _: launch_nothing)
         page_size = cache.shape[1] if page_table is not None else 0
         capacity = cache.shape[1] if page_table is None else page_table.shape[1] * page_size
-        pdl = dependent(self.pdl, q.device)
+        pdl = uses_pdl(self.pdl, q.device)
         config = Config(
             HEADS=heads, KV_HEADS=k.shape[2], HALF=head_dim // 2, APPEND=append, PAGE_SIZE=page_size,
             SCALED=k_scale is not None, HEADS_BLOCK=triton.next_power_of_2(heads),

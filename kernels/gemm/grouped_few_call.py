@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_call, skinny_pack
@@ -96,7 +96,7 @@ def parameters(case: GroupedCase, max_rows: int | None = None, **kwargs: Any) ->
     rows = max(1, min(8 * tiles_of(case), case.rows if max_rows is None else max_rows, dynamic_most(case) // x_bytes))
     own = {"rows": case.rows, "n": case.n, "k": case.k, "units": padded_rows(case) // TILE_ROWS, "steps": steps}
     own |= {"x_bytes": x_bytes, "most": rows}
-    return struct(PARAMS, **own, **kwargs), rows * x_bytes
+    return pack_struct(PARAMS, **own, **kwargs), rows * x_bytes
 
 
 def grid_of(case: GroupedCase, k_warps: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, launch_nothing, pointers
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, macros, parameters
@@ -170,15 +170,15 @@ class LmHead(CudaCall):
 def pack_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
     """`SETTINGS` as a numpy scalar, zeros for what is None."""
     of_all = {"top_k": top_k} if isinstance(top_k, Tensor) else {"common_top_k": min(top_k, vocab)}
-    return struct(SETTINGS, **settings, **of_all)
+    return pack_struct(SETTINGS, **settings, **of_all)
 
 
 def pack_feedback(feedback: TokenFeedback | None) -> Any:
     """`FEEDBACK` as a numpy scalar. Raises ValueError unless the embedding's rows are aligned words of 16 bytes."""
     if feedback is None:
-        return struct(FEEDBACK)
+        return pack_struct(FEEDBACK)
     rows = 0 if feedback.seen is None else len(feedback.seen)
-    packed = struct(FEEDBACK, position=feedback.position, moves=feedback.moves, seen=feedback.seen, rows=rows)
+    packed = pack_struct(FEEDBACK, position=feedback.position, moves=feedback.moves, seen=feedback.seen, rows=rows)
     if feedback.embedding is not None and feedback.stream is not None:
         row_bytes = feedback.embedding.shape[1] * feedback.embedding.itemsize
         if row_bytes % 16 or feedback.embedding.data_ptr() % 16 or feedback.stream.data_ptr() % 16:

@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, launch_nothing, pointers
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.cuda.occupancy import MAX_SHARED_BYTES
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
@@ -59,7 +59,7 @@ def pack_weight(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> 
     """A weight [rows, k] as (stream uint8,) or, for fp8 and nvfp4, (stream, scale of each packed row float32)."""
     arranged = order.pair_gate_up if gates else lambda rows: rows
     if config.kind == "same":
-        return (order.pack_same(arranged(weight), config),)
+        return (order.pack_16bit(arranged(weight), config),)
     quantised = quantise_absmax(weight, config.kind)
     codes = arranged(quantised.codes.view(torch.uint8))
     if config.kind == "fp8":
@@ -127,7 +127,7 @@ def parameters(config: TileConfig, max_active: int, pdl: bool, prefetch_bytes: i
     if not own["stages"]:
         clusters = f"{max_active} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
-    return struct(PARAMS, **own, **kwargs)
+    return pack_struct(PARAMS, **own, **kwargs)
 
 
 class SchedulerCounters:

@@ -26,21 +26,21 @@ def pair_gate_up(weight: Tensor) -> Tensor:
     return torch.stack(padded, dim=1).flatten(0, 2)
 
 
-def pack_same(weight: Tensor, config: TileConfig) -> Tensor:
+def pack_16bit(weight: Tensor, config: TileConfig) -> Tensor:
     """bf16 or fp16 [rows, k] as the stream, uint8: for each product of the step 16 bytes a lane."""
-    cells = _cells(weight.view(torch.int16), config, 1)
+    cells = _by_position(weight.view(torch.int16), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _J, _G, _T, _PAIR, _HALF, _E)).flatten()
 
 
 def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
     """float8_e4m3fn [rows, k] as the stream, uint8: each lane has both products of a step in one 16-byte word."""
-    cells = _cells(codes.view(torch.uint8), config, 1)
+    cells = _by_position(codes.view(torch.uint8), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
 
 
 def pack_int8(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """int8 codes and float16 scales as the stream, uint8: 512 bytes of codes, 128 for 0, then 32 of scales."""
-    cells = _cells(quantised.codes.view(torch.uint8), config, 1) ^ 128
+    cells = _by_position(quantised.codes.view(torch.uint8), config, 1) ^ 128
     codes = _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten(6)
     scales = _per_group(quantised.scales.view(torch.int16), config, GROUP, ()).permute(*_OUTER, _G, _HALF)
     return torch.cat([codes, _bytes(scales).flatten(6)], dim=-1).flatten()
@@ -112,7 +112,7 @@ def _row_shape(config: TileConfig) -> tuple[int, ...]:
     return (config.units, config.warps // config.k_warps, config.row_tiles, 2, 8)
 
 
-def _cells(weight: Tensor, config: TileConfig, blocks: int) -> Tensor:
+def _by_position(weight: Tensor, config: TileConfig, blocks: int) -> Tensor:
     """[rows, k] reshaped by position: the row's dimensions, then split, step, k warp, `blocks` of 64 columns, 32-column
     halves, and the order within them.
     """
@@ -125,7 +125,7 @@ def _pack_words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
     """4-bit codes as 32-bit words [.., bytes of a step]: 8 codes each, in the order of the registers. Bit i of the
     eight codes, lowest first, contributes `adds[i]` to its word by exclusive or.
     """
-    cells = _cells(codes, config, STEP_K[config.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
+    cells = _by_position(codes, config, STEP_K[config.kind] // 64).permute(*_OUTER, 8, _G, _T, 9, _J, _PAIR, _HALF, _E)
     words = torch.zeros(cells.shape[:-3], dtype=torch.int32, device=codes.device)
     for code in range(8):
         eighth = cells[..., code // 4, code // 2 % 2, code % 2].int()

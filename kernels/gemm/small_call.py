@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.check_args import check_additions, check_out, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, pointers
-from kernels.cuda.launch import Launch, struct
+from kernels.cuda.launch import Launch, pack_struct
 from kernels.dtypes import DTYPES
 from kernels.gemm.small_tiles import CODES_BYTES, PACKED_BYTES, PANEL, SmallTileConfig
 from kernels.ops import LinearCase
@@ -54,7 +54,7 @@ class SmallLinear(CudaCall):
         if check:
             self._check(x, w, bias, residual, out)
         sizes = {"m": case.m, "n": case.n, "k": case.k, "inverse_k": 1 / case.k}
-        params = struct(PARAMS, **sizes, pdl=self.pdl, eps=eps, bias=bias, residual=residual)
+        params = pack_struct(PARAMS, **sizes, pdl=self.pdl, eps=eps, bias=bias, residual=residual)
         maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
         kernel = nvrtc.kernel(self.compiled, "small_gemm", config.shared_bytes)
 

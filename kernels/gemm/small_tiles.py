@@ -12,7 +12,7 @@ COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 WIDE = (*range(48, 161, 8), 192)
 """Rows of w when these are N instead: as many as fill a wave of blocks."""
 
-UNEVEN = 1.25
+UNEVEN_N_COST = 1.25
 """The factor by which products take longer if N is not a multiple of 16."""
 
 WIDE_FROM = 65
@@ -29,20 +29,20 @@ WIDENED = {"int8": PACKED_BYTES, "fp8": CODES_BYTES}
 """Weights that become bf16 in registers, and the same bytes."""
 MAX_DYNAMIC = MAX_SHARED_BYTES - 4096
 """Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
-SQUARING = 3
+SQUARE_WARPS = 3
 """Warps that sum squares with RMSNorm; small_producer.cuh has the same number."""
 MIN_STAGES, MAX_STAGES = 3, 12
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
 """KB per µs that memory delivers, and that all SMs together receive."""
 
-AGAIN = 0.3
+REREAD_COST = 0.3
 """The part of w's further reads, one for each further tile of x, that costs as much as the first read."""
 
 LATENCY_US, STEP_US = 1.5, 0.175
 """µs from the request of a stage to its arrival, under load; µs between a thread's requests of two stages."""
 
-FLYING_KB = 140.0
+IN_FLIGHT_KB_PER_SM = 140.0
 """KB that must be in flight to an SM; the stage in use does not count."""
 
 SM_WEIGHTS_PER_US = 60_000.0
@@ -131,15 +131,15 @@ class SmallTileConfig:
         return self.splits * self.rows_of_block * 8 * self.rows * 4 if self.splits > 1 else 0
 
     @cached_property
-    def alias(self) -> bool:
+    def sums_alias_ring(self) -> bool:
         """Whether the sums reuse the ring's memory; the ring is then longer, but this costs a barrier."""
         stages = (MAX_DYNAMIC - self.sums_bytes) // self.stage_bytes  # beside sums with memory of their own
-        return self.splits > 1 and stages < self.panels and (stages - 1) * self.stage_bytes < FLYING_KB * 1000
+        return self.splits > 1 and stages < self.panels and (stages - 1) * self.stage_bytes < IN_FLIGHT_KB_PER_SM * 1000
 
     @cached_property
     def stages(self) -> int:
         """Stages of the ring, a panel each."""
-        available = MAX_DYNAMIC - (0 if self.alias else self.sums_bytes)
+        available = MAX_DYNAMIC - (0 if self.sums_alias_ring else self.sums_bytes)
         return min(MAX_STAGES, self.panels, available // self.stage_bytes)
 
     @property
@@ -149,18 +149,18 @@ class SmallTileConfig:
         if self.wide:
             chunks = self.rows // (16 if self.case.gates else 8)
             y_bytes = self.groups * 64 * (chunks | 1) * 16
-        return max(ring, self.sums_bytes + y_bytes) if self.alias else max(ring, y_bytes) + self.sums_bytes
+        return max(ring, self.sums_bytes + y_bytes) if self.sums_alias_ring else max(ring, y_bytes) + self.sums_bytes
 
     @property
     def beside_bytes(self) -> int:
         """Static shared memory in units of the ring's alignment: barriers, sums of squares and their parts."""
-        parts = SQUARING - 1 if self.case.normalises else 0
+        parts = SQUARE_WARPS - 1 if self.case.normalises else 0
         used = (2 * self.stages + 2) * 8 + (self.splits + parts) * self.x_rows * 4
         return -(-used // 1024) * 1024
 
     @property
     def threads(self) -> int:
-        return self.groups * 128 + 32 + (32 * SQUARING if self.case.normalises else 0)
+        return self.groups * 128 + 32 + (32 * SQUARE_WARPS if self.case.normalises else 0)
 
     @property
     def registers(self) -> int:
@@ -195,7 +195,7 @@ class SmallTileConfig:
         joined = 0.0
         if self.splits > 1:
             pushed = self.sums_bytes * (self.splits - 1) / self.splits / 1000
-            joined = JOIN_US + self.alias * ALIAS_US + pushed / PUSH_KB_PER_US
+            joined = JOIN_US + self.sums_alias_ring * ALIAS_US + pushed / PUSH_KB_PER_US
         return self.waves * (BEGIN_US + joined + END_US) + self._streaming()
 
     def _streaming(self) -> float:
@@ -206,10 +206,17 @@ class SmallTileConfig:
         steps, stage = self.waves * self.panels, self.stage_bytes / 1000
         flying = (self.stages - (self.panels > self.stages)) * stage
         return max(
-            (w * (1 + AGAIN * (self.tokens - 1)) + x) / MEMORY_KB_PER_US,
+            (w * (1 + REREAD_COST * (self.tokens - 1)) + x) / MEMORY_KB_PER_US,
             self.blocks * self.panels * stage / CACHE_KB_PER_US,
             steps * max(STEP_US, stage * LATENCY_US / flying),
-            steps * 2 * self.rows * self.x_rows * PANEL / 1e6 / SM_MFLOP_PER_US * (UNEVEN if self.wide % 16 else 1),
+            steps
+            * 2
+            * self.rows
+            * self.x_rows
+            * PANEL
+            / 1e6
+            / SM_MFLOP_PER_US
+            * (UNEVEN_N_COST if self.wide % 16 else 1),
             steps * self.rows * PANEL / SM_WEIGHTS_PER_US if self.widened else 0.0,
         )
 
@@ -217,7 +224,7 @@ class SmallTileConfig:
         """The macros of small.cu that follow from the tile config."""
         return {
             "HALF": int(self.case.dtype == "fp16"), "INT8": int(self.case.weights == "int8"),
-            "FP8": int(self.case.weights == "fp8"), "ALIAS": int(self.alias),
+            "FP8": int(self.case.weights == "fp8"), "ALIAS": int(self.sums_alias_ring),
             "COLS": self.columns, "ACROSS": int(self.wide > 0),
             "TOKEN_TILES": self.tokens, "WGS": self.groups, "SPLITS": self.splits, "STAGES": self.stages,
             "PAIRED": int(self.case.gates), "NORM": int(self.case.normalises),

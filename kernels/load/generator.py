@@ -26,7 +26,7 @@ OnProgress = Callable[[Counts], None]
 """Called every PROGRESS_SECONDS while load is sent."""
 
 
-def quiet(counts: Counts) -> None:
+def ignore_progress(counts: Counts) -> None:
     """Shows no progress."""
 
 
@@ -111,7 +111,7 @@ class Generator:
         self._address, self._load, self._limits = address, load, limits
         self._counts = counts or Counts()
 
-    async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> LoadTrace:
+    async def run(self, progress: OnProgress = ignore_progress, start_ns: int = 0) -> LoadTrace:
         """Sends until the time is over or no request is left, from `start_ns` (0: LEAD_NS from now) on, then waits for
         answers. Raises what requests or `body` raise.
         """

@@ -21,7 +21,7 @@ from kernels.load.generator import (
     LoadTrace,
     OnProgress,
     PlannedLoad,
-    quiet,
+    ignore_progress,
 )
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderProcess
@@ -33,14 +33,14 @@ EVENTS_OF_A_PROCESS = 5_000
 EVENTS_OF_A_REQUEST = 8
 """Writing and sending one request takes as long as reading this many events. Measured on 2 cores of an Intel Xeon: 0.10
 to 0.18 ms of processor time for a request of 128 to 1,024 words, 0.015 ms for an event."""
-LOOKED_AT = 10_000
+SAMPLED_REQUESTS = 10_000
 """The number of processes of an open loop follows from the times and lengths of its first requests, this many."""
 CPUS_OF_A_SERVER = 6
 """The CPUs that senders leave to a server on the same machine: an engine, what divides its tokens, four web servers."""
 
 
 @dataclass(frozen=True)
-class Sending:
+class DistributedLoad:
     """A load that `processes` processes send to `address`, each its share. `load` makes the whole load, the same each
     time; it is pickled, so a module's function or a `functools.partial` of one.
     """
@@ -50,7 +50,7 @@ class Sending:
     limits: LoadDuration
     processes: int = 1
 
-    async def run(self, progress: OnProgress = quiet) -> LoadTrace:
+    async def run(self, progress: OnProgress = ignore_progress) -> LoadTrace:
         """Sends the load; the exchanges come by intended time. Raises SenderDied, and what making a load raises."""
         if self.processes == 1:
             sockets.allow(2 * MAX_IN_FLIGHT)
@@ -58,14 +58,14 @@ class Sending:
         with tempfile.TemporaryFile() as shared, contextlib.ExitStack() as running:
             shared.truncate(bytes_of(self.processes))
             keep = [shared.fileno(), *([] if self.address.handoff_fd is None else [self.address.handoff_fd])]
-            parts = [LoadShare(self, number, shared.fileno()) for number in range(self.processes)]
+            parts = [ProcessLoad(self, number, shared.fileno()) for number in range(self.processes)]
             processes = [running.enter_context(SenderProcess(part, keep)) for part in parts]
             for process in processes:
                 await process.answer()  # it is ready
             begin_ns = time.monotonic_ns() + LEAD_NS
             for process in processes:
                 process.tell(begin_ns)
-            showing = asyncio.create_task(_show(Counts(self.processes, shared.fileno()), progress))
+            showing = asyncio.create_task(_report_progress(Counts(self.processes, shared.fileno()), progress))
             answers = [asyncio.create_task(process.answer()) for process in processes]
             try:
                 return merge_results(await asyncio.gather(*answers))
@@ -75,10 +75,10 @@ class Sending:
 
 
 @dataclass(frozen=True)
-class LoadShare:
+class ProcessLoad:
     """One process's share: every `processes`-th request from `number` on. `counts` is their shared file."""
 
-    sending: Sending
+    sending: DistributedLoad
     number: int
     counts: int
 
@@ -94,7 +94,7 @@ class LoadShare:
         return Generator(self.sending.address, part, self.sending.limits, counts)
 
 
-async def _show(counts: Counts, progress: OnProgress) -> None:
+async def _report_progress(counts: Counts, progress: OnProgress) -> None:
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
         progress(counts)
@@ -119,9 +119,9 @@ def merge_results(parts: list[LoadTrace]) -> LoadTrace:
     )
 
 
-def max_processes(here: bool) -> int:
+def max_processes(server_is_local: bool) -> int:
     """The most processes that send load from this machine; `here` says that the server runs on it as well."""
-    return max(1, usable_cpus() - (CPUS_OF_A_SERVER if here else 0))
+    return max(1, usable_cpus() - (CPUS_OF_A_SERVER if server_is_local else 0))
 
 
 def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds: float) -> int:
@@ -129,7 +129,7 @@ def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds
     if users:
         return math.ceil(users / USERS_OF_A_PROCESS)
     events, last_s = 0, 0.0
-    for request in itertools.islice(requests, LOOKED_AT):
+    for request in itertools.islice(requests, SAMPLED_REQUESTS):
         if (request.at_s or 0) >= seconds:
             break
         events += EVENTS_OF_A_REQUEST + min(request.output_tokens, request.cancel_after or request.output_tokens)

@@ -19,7 +19,7 @@ ROUNDS = {"block_barriers": 20_000, "grid_barriers": 1_000, "shared_reads": 10_0
 BLOCKS_PER_SM = (1, 2, 4)
 """Candidates for the reads of shared memory; each block holds 32 KiB."""
 RUNS = 5
-EXCHANGED_BYTES = 2**30
+PEER_COPY_BYTES = 2**30
 NO_BLOCKS = "A CPU has no thread blocks."
 NO_SHARED = "A CPU has no shared memory that programs address."
 NO_CUPY = "CuPy is not installed, and CUDA C++ cannot be launched."
@@ -36,16 +36,16 @@ def measure_limits(device: str) -> dict[str, Any]:
     """
     if not device.startswith("cuda"):
         barriers = dict.fromkeys(("block_barrier_us", "grid_barrier_us"), NO_BLOCKS)
-        return {"absent": barriers | {"shared_tbps": NO_SHARED} | _no_exchange()}
+        return {"absent": barriers | {"shared_tbps": NO_SHARED} | _no_peer_copy()}
     import torch
 
     limits = _of_blocks()
     several = torch.cuda.device_count() > 1
-    exchange = _exchange() if several else {}
-    return limits | exchange | {"absent": limits.get("absent", {}) | ({} if several else _no_exchange())}
+    peer_copy = _peer_copy() if several else {}
+    return limits | peer_copy | {"absent": limits.get("absent", {}) | ({} if several else _no_peer_copy())}
 
 
-def _no_exchange() -> dict[str, str]:
+def _no_peer_copy() -> dict[str, str]:
     return dict.fromkeys(("exchange_tbps", "exchange_us"), ONE_GPU)
 
 
@@ -89,11 +89,11 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
 
     from kernels.cuda import nvrtc
     from kernels.cuda.driver import COOPERATIVE, Attribute, config, driver
-    from kernels.cuda.launch import current_stream, packed_argument
+    from kernels.cuda.launch import current_stream, pack_argument
 
     major, minor = torch.cuda.get_device_capability()
     kernel = nvrtc.load(build_of(10 * major + minor), entry)
-    packed = [packed_argument(argument) for argument in (word.data_ptr(), rounds)]
+    packed = [pack_argument(argument) for argument in (word.data_ptr(), rounds)]
     launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))
 
     def call() -> None:
@@ -106,13 +106,13 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
     return call
 
 
-def _exchange() -> dict[str, float]:
+def _peer_copy() -> dict[str, float]:
     import torch
 
     here = torch.cuda.current_device()
     others = [number for number in range(torch.cuda.device_count()) if number != here]
     free = min(torch.cuda.mem_get_info(number)[0] for number in (here, *others))
-    large = torch.ones(min(EXCHANGED_BYTES, free // 3), dtype=torch.uint8, device=f"cuda:{here}")
+    large = torch.ones(min(PEER_COPY_BYTES, free // 3), dtype=torch.uint8, device=f"cuda:{here}")
     small = large[:4].clone()
     slowest = max(_copy_seconds(large, other, 1) for other in others)
     return {

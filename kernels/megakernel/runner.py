@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.host.device import Tuning
 from kernels.megakernel.host.machine import DecodeRequest, Rank, SingleGpuMegakernel
@@ -131,7 +131,7 @@ class MegakernelRunner(Runner):
         """What the prompt's passes work with: they leave the keys and values of each rank's heads in its caches."""
         shards = []
         for own, rank in zip(self._models, machine.ranks, strict=True):
-            with current(rank.gpu):
+            with device_guard(rank.gpu):
                 gpu, several = gpu_of(rank.gpu), len(machine.ranks) > 1
                 beside = PACKS_HEAD if several else ()
                 ops = [] if self._variants else prompt_ops(LayerOps(own.compact, traffic), gpu, beside, sharded=several)

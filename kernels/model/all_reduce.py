@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import nvrtc
-from kernels.cuda.current import connect, current
+from kernels.cuda.current import device_guard, enable_peer_access
 from kernels.cuda.launch import Launch, raw_stream
 
 SOURCE = Path(__file__).with_name("all_reduce.cu")
@@ -29,7 +29,7 @@ class AllReduce(ABC):
     """
 
     @abstractmethod
-    def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
+    def reduce(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
         """Each rank's stream with all partials, in order with all else on the devices' current streams."""
 
     @abstractmethod
@@ -47,7 +47,7 @@ class AllReduceByCopies(AllReduce):
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._devices = devices
 
-    def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
+    def reduce(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
         return [torch.stack([x, *(partial.to(x.device) for partial in partials)]).sum(0) for x in streams]
 
     def broadcast(self, rank: int, tensor: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class AllReduceByPeerAccess(AllReduce):
         """Raises ValueError for GPUs out of each other's reach and a hidden size that is no multiple of 8."""
         if hidden % VECTOR:
             raise ValueError(f"hidden_size {hidden}: sums over several GPUs need a multiple of {VECTOR}")
-        connect(gpus)
+        enable_peer_access(gpus)
         ranks, self._gpus, self._most = len(gpus), gpus, rows * hidden // VECTOR
         self._fault = torch.zeros(1, dtype=torch.int64, pin_memory=True)
         self._slots: list[Tensor] = []
@@ -75,7 +75,7 @@ class AllReduceByPeerAccess(AllReduce):
         self._sums: list[Any] = []
         self._fetches: list[Any] = []
         for gpu in gpus:
-            with current(gpu):
+            with device_guard(gpu):
                 size = 2, ranks, rows, hidden
                 self._slots.append(torch.empty(size, dtype=torch.bfloat16, device=gpu))
                 self._flags.append(torch.zeros(ranks, BLOCKS, dtype=torch.int32, device=gpu))
@@ -84,7 +84,7 @@ class AllReduceByPeerAccess(AllReduce):
                 self._fetches.append(nvrtc.load(build_of(ranks), "fetch").kernel)
                 torch.cuda.synchronize(gpu)  # the other GPUs' launches do not follow these zeros otherwise
 
-    def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
+    def reduce(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
         return [self._sum(rank, *call) for rank, call in enumerate(zip(streams, partials, strict=True))]
 
     def _sum(self, rank: int, stream: Tensor, partial: Tensor) -> Tensor:
@@ -99,14 +99,14 @@ class AllReduceByPeerAccess(AllReduce):
         }  # fmt: skip
         for name, value in values.items():
             params[name] = value
-        with current(gpu):
+        with device_guard(gpu):
             Launch(self._sums[rank].ptr, (BLOCKS,), THREADS, [params], raw_stream(gpu.index))()
         return total
 
     def broadcast(self, rank: int, tensor: Tensor) -> Tensor:
         gpu = self._gpus[rank]
         copy = torch.empty(tensor.shape, dtype=tensor.dtype, device=gpu)
-        with current(gpu):
+        with device_guard(gpu):
             arguments = [copy.data_ptr(), tensor.data_ptr(), tensor.numel()]
             blocks = min(BLOCKS, -(-tensor.numel() // FETCH_THREADS))
             Launch(self._fetches[rank].ptr, (blocks,), FETCH_THREADS, arguments, raw_stream(gpu.index))()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from kernels import registry
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.cuda.nvrtc import Build
 from kernels.dtypes import DTYPE_NAMES
 from kernels.gemm.hopper_tiles import interleave_gate_up
@@ -81,7 +81,7 @@ def tile_experts(*models: Any) -> None:
     tiles = [tiles_of(model) for model in models]
     for model, tiles_of_model in zip(models, tiles, strict=True):
         if tiles_of_model.is_cuda:
-            with current(tiles_of_model.device):
+            with device_guard(tiles_of_model.device):
                 check_products(model.config, model.model.layers[0].mlp, tiles_of_model[0])
                 check_times(model.config, model.model.layers[0].mlp, tiles_of_model[0])
     for model, tiles_of_model in zip(models, tiles, strict=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce, all_reduce
 from kernels.model.bound_variants import BoundVariants
@@ -46,14 +46,14 @@ def run_halves(
     halves: Sequence[Sequence[Callable[..., None]]],
     inputs: Sequence[HasStream],
     devices: Sequence[torch.device],
-    exchange: AllReduce,
+    all_reduce: AllReduce,
 ) -> None:
     """Runs all layers, `halves[r]` on `devices[r]`; behind each half ranks add the partial sums in `delta`."""
     for of_ranks in zip(*halves, strict=True):
         for half, given, device in zip(of_ranks, inputs, devices, strict=True):
-            with current(device):
+            with device_guard(device):
                 half(given)
-        sums = exchange.summed([given.stream.x for given in inputs], [_partial(given.stream) for given in inputs])
+        sums = all_reduce.reduce([given.stream.x for given in inputs], [_partial(given.stream) for given in inputs])
         for given, x in zip(inputs, sums, strict=True):
             given.stream.x, given.stream.delta = x, None
 
@@ -81,22 +81,22 @@ class TensorParallelPass:
         self.queries, self.state = queries, ranks[0].state
         self._devices, self._passes = [rank.device for rank in ranks], []
         for number, rank in enumerate(ranks):
-            with current(rank.device):
+            with device_guard(rank.device):
                 self._passes.append(Pass(*rank, queries, whole=whole, rank=number))
         self.head = self._passes[0].head
         rows = self.state.batch * queries
-        self.exchange: AllReduce = all_reduce(self._devices, rows, ranks[0].model.embedding)
+        self.all_reduce: AllReduce = all_reduce(self._devices, rows, ranks[0].model.embedding)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """See `Pass.run`. Other GPUs' work is ordered with the first one's current stream, before and behind."""
         follow(self._devices)
         inputs = []
         for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):
-            with current(device):
+            with device_guard(device):
                 if rank:
-                    own.state.position.copy_(self.exchange.broadcast(rank, self.state.position))
+                    own.state.position.copy_(self.all_reduce.broadcast(rank, self.state.position))
                 inputs.append(own.begin(*self._given(rank, ids, length)))
-        run_halves([rank_pass.halves for rank_pass in self._passes], inputs, self._devices, self.exchange)
+        run_halves([rank_pass.halves for rank_pass in self._passes], inputs, self._devices, self.all_reduce)
         hidden = self._passes[0].end(inputs[0], length)
         join(self._devices)
         return hidden
@@ -104,7 +104,7 @@ class TensorParallelPass:
     def _given(self, rank: int, ids: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if not rank:
             return ids, length
-        return self.exchange.broadcast(rank, ids), None if length is None else self.exchange.broadcast(rank, length)
+        return self.all_reduce.broadcast(rank, ids), None if length is None else self.all_reduce.broadcast(rank, length)
 
 
 def _partial(stream: Stream) -> Tensor:
@@ -118,14 +118,14 @@ class TensorParallelPrompts(PromptReader):
     def __init__(self, ranks: Sequence[RankShard], *, whole: bool) -> None:
         super().__init__(*ranks[0], whole=whole)
         self._ranks = ranks
-        self._exchanges: list[AllReduce] = []
+        self._all_reduces: list[AllReduce] = []
 
     def _bucket(self, size: int) -> Bucket:
         devices = [rank.device for rank in self._ranks]
         one_pass = TensorParallelPass(self._ranks, size, whole=self._whole)
-        self._exchanges.append(one_pass.exchange)
+        self._all_reduces.append(one_pass.all_reduce)
         return Bucket(one_pass, self._length, devices if devices[0].type == "cuda" else ())
 
     def check(self) -> None:
-        for exchange in self._exchanges:
-            exchange.check()
+        for sums in self._all_reduces:
+            sums.check()

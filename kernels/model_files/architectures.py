@@ -21,7 +21,7 @@ MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION"
 
 IMAGE_AND_TEXT = ("IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION", "VISUAL_QUESTION_ANSWERING")
 """transformers' tables of models that take images and text together."""
-OWN = {
+OWN_AUTO_CLASSES = {
     "CONFIG_MAPPING_NAMES": {"striped_hyena": "StripedHyenaConfig"},
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": {"striped_hyena": "StripedHyenaForCausalLM"},
 }
@@ -104,7 +104,7 @@ def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
             continue
         for node in ast.parse((auto / file).read_text(encoding="utf-8")).body:
             _collect(node, tables)
-    for table, lines in OWN.items():
+    for table, lines in OWN_AUTO_CLASSES.items():
         tables[table].update(lines)
     return tables
 

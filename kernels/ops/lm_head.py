@@ -19,7 +19,7 @@ from kernels.ops.base import (
 )
 from kernels.ops.oracle import ErrorComparison, Failed, Oracle
 from kernels.ops.sampling import Sampling as RowSampling
-from kernels.ops.sampling import choose, gumbel
+from kernels.ops.sampling import gumbel, sample_token
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,7 +104,7 @@ def sample(logits: "Tensor", settings: Arguments, top_k: int = TOP_K) -> "Tensor
     import torch
 
     rows = zip(logits.float().cpu().numpy(), samplings(settings, top_k), strict=True)
-    drawn = [choose(row, how, index) for row, (how, index) in rows]
+    drawn = [sample_token(row, how, index) for row, (how, index) in rows]
     return torch.tensor(drawn, dtype=torch.int64, device=logits.device)
 
 

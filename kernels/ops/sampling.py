@@ -21,7 +21,7 @@ TEMPERATURES = (0.01, 100.0)
 LOW = 0xFFFFFFFF
 """The lower 32 bits of a number."""
 ROUNDS = 10
-Words = Any
+Uint32s = Any
 """32-bit numbers in 64-bit integers: a numpy array of uint64, a torch tensor of int64 or, in a key, an int."""
 
 
@@ -71,7 +71,7 @@ def expand_samplings(sampling: Samplings, batch: int) -> list[Sampling]:
     return list(sampling)
 
 
-def philox(key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words]) -> tuple[Words, ...]:
+def philox(key: tuple[Uint32s, Uint32s], counter: tuple[Uint32s, Uint32s, Uint32s, Uint32s]) -> tuple[Uint32s, ...]:
     """Philox 4x32-10 (Salmon et al., SC 2011): the four random numbers of 32 bits for each key and counter."""
     a, b, c, d = counter
     first, second = key
@@ -91,7 +91,7 @@ def gumbel(sampling: Sampling, index: int, tokens: NDArray[np.integer]) -> Float
     return -np.log(-np.log1p(-uniform))
 
 
-def noisy(sampling: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int) -> Floats:
+def add_gumbel_noise(sampling: Sampling, logits: Floats, tokens: NDArray[np.integer], index: int) -> Floats:
     """logit / temperature + gumbel of `tokens` [n]: the largest is a draw from the softmax over them."""
     return logits * np.float32(1 / sampling.temperature) + gumbel(sampling, index, tokens)
 
@@ -116,14 +116,14 @@ def scores(logits: Floats, sampling: Sampling, index: int) -> Floats:
     """What competes to become token `index`: minus infinity for tokens that are not kept, the logits when greedy."""
     if sampling.greedy:
         return logits
-    drawn = noisy(sampling, logits, np.arange(len(logits)), index)
+    drawn = add_gumbel_noise(sampling, logits, np.arange(len(logits)), index)
     return np.where(candidate_mask(logits, sampling), drawn, np.float32(-np.inf))
 
 
-def choose(logits: Floats, sampling: Sampling, index: int) -> int:
+def sample_token(logits: Floats, sampling: Sampling, index: int) -> int:
     """The token at `index` of its sequence from `logits` [vocab]; of equals the smaller id, 0 if all are NaN."""
     tokens = np.flatnonzero(~np.isnan(logits) if sampling.greedy else candidate_mask(logits, sampling))
     if not tokens.size:
         return 0
-    scores = logits[tokens] if sampling.greedy else noisy(sampling, logits[tokens], tokens, index)
+    scores = logits[tokens] if sampling.greedy else add_gumbel_noise(sampling, logits[tokens], tokens, index)
     return int(tokens[np.argmax(scores)])

@@ -13,7 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from kernels.model.inputs import forward_inputs, output_tensor, zeros
 from kernels.model.loading import kind_of
-from kernels.ops.sampling import Sampling, Samplings, choose, expand_samplings
+from kernels.ops.sampling import Sampling, Samplings, expand_samplings, sample_token
 from kernels.runners.base import Generation, Runner, check_request
 
 MAX_ELEMENTS = 1 << 28
@@ -44,7 +44,7 @@ class _Drawn(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         rows = zip(scores.float().cpu().numpy(), self._sampling, strict=True)
-        drawn = torch.tensor([choose(row, how, input_ids.shape[1]) for row, how in rows], device=scores.device)
+        drawn = torch.tensor([sample_token(row, how, input_ids.shape[1]) for row, how in rows], device=scores.device)
         return torch.full_like(scores, float("-inf")).scatter_(1, drawn[:, None], 0.0)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.cuda.graphs import capture_graph, capture_graph_of_several
 from kernels.hardware import GPUS
 from kernels.model import decoder
@@ -184,7 +184,7 @@ class TensorParallelSession(KernelsSession):
 
     def _rank(self, model: Decoder) -> RankShard:
         device = model.embedding.device
-        with current(device):
+        with device_guard(device):
             cos, sin = model.rope_table(self.capacity)
             token = self.token if device == self.device else torch.zeros_like(self.token, device=device)
             position = torch.zeros(1, dtype=torch.int64, device=device)
@@ -197,5 +197,5 @@ class TensorParallelSession(KernelsSession):
     def teacher_forced_logits(self, ids: Tensor) -> Tensor:
         logits = super().teacher_forced_logits(ids)
         self.prompts.check()
-        self._steps.exchange.check()
+        self._steps.all_reduce.check()
         return logits

@@ -23,7 +23,7 @@ from kernels.registry import Variant
 from kernels.tune.choosing import choose, default_of, name_beside, torchs_own
 from kernels.tune.trial import Trial
 
-AGAIN = "again"
+DEFAULT_AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
 FINALISTS = 2
@@ -74,7 +74,7 @@ class _Runnable:
 
 
 @dataclass
-class _Proving:
+class _CaseProof:
     """What the variants of one case share: their references, and the inputs of each case that they are timed on."""
 
     device: torch.device
@@ -97,7 +97,7 @@ def try_case(
     `forbidden` says in a sentence why they may not. Variants that take longer to build than `seconds` leaves are not
     tried, and say so.
     """
-    proving = _Proving(bench.device, time.monotonic() + seconds)
+    proving = _CaseProof(bench.device, time.monotonic() + seconds)
     trials: list[Trial] = []
     ready: list[_Runnable] = []
     for variant in registry.variants(case.op):
@@ -119,7 +119,7 @@ def try_case(
     finalists = _tune(bench, ready)
     noise = _race(bench, finalists, proving.end)
     _time_doubtful_again(bench, ready, proving.end)
-    _judge(bench, ready)
+    _reject_wrong_answers(bench, ready)
     choose([finalist.trial for finalist in finalists], noise)
     for trial in trials:
         if (doubt := trial.doubt) and doubt not in trial.reason:
@@ -127,7 +127,7 @@ def try_case(
     return trials
 
 
-def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
+def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _CaseProof) -> TimedAnswers | None:
     """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
     if reason := bench.left_out.get(trial.id) or bench.left_out.get(trial.case.key):
         trial.gate, trial.reason = "error", reason
@@ -140,7 +140,7 @@ def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _Provi
         return None
     bench.note(trial, 2 * variant.build_seconds)
     if report is None:
-        references = _noting(bench, trial, proving.references)
+        references = _notes_references(bench, trial, proving.references)
         report, function = gate.prove(variant, trial.case, bench.device, trial.params, references=references)
     else:
         function = variant.build(trial.case, trial.params) if report.passed else None
@@ -151,7 +151,7 @@ def _prove(bench: TuningContext, variant: Variant, trial: Trial, proving: _Provi
     return TimedAnswers(variant, trial.params, function, proving.inputs_of(trial.case))
 
 
-def _noting(bench: TuningContext, trial: Trial, references: ReferenceCache) -> ReferenceCache:
+def _notes_references(bench: TuningContext, trial: Trial, references: ReferenceCache) -> ReferenceCache:
     """The same references; computing one is noted as that, and what follows as the trial's own work again."""
 
     @contextmanager
@@ -190,8 +190,8 @@ def _race(bench: TuningContext, ready: list[_Runnable], end: float) -> float:
         return 0.0
     default = default_of([candidate.trial for candidate in ready])
     racing = {candidate.trial.id: candidate for candidate in ready}
-    racing[AGAIN] = racing[default.id]
-    times = _time(bench, racing, _rule(bench, end))
+    racing[DEFAULT_AGAIN] = racing[default.id]
+    times = _time(bench, racing, _remaining_rule(bench, end))
     for candidate in ready:
         bench.note(candidate.trial, 0.0)
         _record_time(bench, candidate.trial, times[candidate.trial.id])
@@ -199,10 +199,10 @@ def _race(bench: TuningContext, ready: list[_Runnable], end: float) -> float:
         candidate.trial.host_us = host_us(candidate.call, bench.device) if bench.host else None
         if bench.settled and (timing := time_settled(candidate.call, bench.device, bench.timer)) is not None:
             candidate.trial.take_settled(timing, floor_ms(candidate.trial.case, bench.ceilings))
-    return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
+    return abs(times[DEFAULT_AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 
-def _rule(bench: TuningContext, end: float) -> StoppingRule:
+def _remaining_rule(bench: TuningContext, end: float) -> StoppingRule:
     """The bench's rule within the seconds that are left."""
     return replace(bench.rule, seconds=max(0.2, min(bench.rule.seconds, end - time.monotonic())))
 
@@ -215,7 +215,7 @@ def _time_doubtful_again(bench: TuningContext, ready: list[_Runnable], end: floa
     if not doubtful:
         return
     again = bench.measure(bench.device.type)
-    times = _time(bench, {candidate.trial.id: candidate for candidate in doubtful}, _rule(bench, end))
+    times = _time(bench, {candidate.trial.id: candidate for candidate in doubtful}, _remaining_rule(bench, end))
     own = torchs_own([candidate.trial for candidate in ready if candidate.trial.gate == "pass"])
     for trial in (candidate.trial for candidate in doubtful):
         _record_time(bench, trial, times[trial.id])
@@ -233,12 +233,12 @@ def _record_time(bench: TuningContext, trial: Trial, timing: Timing) -> None:
         trial.gate, trial.reason = "impossible", sentence
 
 
-def _judge(bench: TuningContext, ready: list[_Runnable]) -> None:
+def _reject_wrong_answers(bench: TuningContext, ready: list[_Runnable]) -> None:
     """Fails what answered timed calls wrongly, lost params included, and what runs others' kernels as its own."""
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for candidate in (candidate for candidate in ready if candidate.trial.gate == "pass"):
-            refusal = candidate.answers.refusal(judged, _noting(bench, candidate.trial, references))
+            refusal = candidate.answers.refusal(judged, _notes_references(bench, candidate.trial, references))
             if not refusal and not candidate.trial.peer:
                 refusal = borrowed_kernels_sentence(candidate.trial.kernels, registry.variant(candidate.trial.variant))
             if refusal:

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks import quantised_model
-from kernels.cli.served_model import prepared
+from kernels.cli.served_model import prepare_model
 from kernels.dequantising import plain_model
 from kernels.model import written_model
 from kernels.model.decoder import Decoder
@@ -48,7 +48,7 @@ def model(tmp_path, monkeypatch):
 
 def test_fp8_is_read_with_its_codes_and_scales(tmp_path, model):
     quantised_model.write(tmp_path / "plain", tmp_path / "fp8", quantised_model.FORMATS["fp8"], "cpu")
-    served = prepared(str(tmp_path / "fp8"), "bf16", "cpu", tmp_path / "unused")
+    served = prepare_model(str(tmp_path / "fp8"), "bf16", "cpu", tmp_path / "unused")
     assert served.checkpoint == "compressed-tensors"
     assert stored_rows(served.config) == "fp8"
     assert "fp8" in inspect(tmp_path / "fp8").quantised
@@ -63,7 +63,7 @@ def test_fp8_is_read_with_its_codes_and_scales(tmp_path, model):
 def test_the_model_is_read_with_the_values_of_its_codes(tmp_path, model):
     quantised_model.write(tmp_path / "plain", tmp_path / "awq", quantised_model.FORMATS["awq"], "cpu")
     assert json.loads((tmp_path / "awq/config.json").read_text())["quantization_config"]["quant_method"] == "awq"
-    served = prepared(str(tmp_path / "awq"), "bf16", "cpu", tmp_path / "unused")
+    served = prepare_model(str(tmp_path / "awq"), "bf16", "cpu", tmp_path / "unused")
     assert (served.checkpoint, served.stored) == ("awq", tmp_path / "awq"), "vLLM reads the files as they are"
     folder = plain_model(tmp_path / "awq")
     assert served.directory == folder

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MAX_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
+from kernels.load.generator import MAX_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, ignore_progress
 from kernels.load.sender_process import SenderDied
 from kernels.measure.latency import samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
@@ -115,7 +115,7 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def apply_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+async def apply_load(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadTest, LoadTrace]:
     """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
     test, scale = await learn(test)
     try:
@@ -124,7 +124,7 @@ async def apply_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[Load
         raise NotMeasurable(str(error)) from None
 
 
-def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
+def measure(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadResult, LoadTrace]:
     """Reads the recording, puts load on the server, and judges it; the warm-up of a short recording is shorter.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
@@ -137,14 +137,14 @@ def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, L
     return measure_load(test, progress)
 
 
-def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
+def measure_load(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadResult, LoadTrace]:
     """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     test, sent = load_running(test, progress)
     return judge_load(test, sent, at), sent
 
 
-def load_running(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+def load_running(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadTest, LoadTrace]:
     """Puts load on the server, as `apply_load`. Raises what `measure` raises."""
     test.check()
     return asyncio.run(apply_load(test, progress))

@@ -9,7 +9,7 @@ from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
 from kernels.load.generator import LoadDuration, PlannedLoad
 from kernels.load.planned import PlannedRequest
-from kernels.load.sharing import Sending, max_processes, processes_for
+from kernels.load.sharing import DistributedLoad, max_processes, processes_for
 from workers.documents.traffic import Traffic
 from workers.loadtest.planned import requests
 from workers.loadtest.prompts import PATHS, Api, PromptTexts, TokenScale, body
@@ -36,15 +36,17 @@ class LoadTarget:
 
     @property
     def max_processes_here(self) -> int:
-        return self.most_processes or max_processes(here=self.address.here)
+        return self.most_processes or max_processes(server_is_local=self.address.here)
 
 
-def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
+def sending(
+    target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale
+) -> DistributedLoad:
     """The traffic, sent by as many processes as it takes. `run` raises InvalidRecording at a broken line."""
     users = None if traffic.open_loop else traffic.concurrency
     wanted = processes_for(users, requests(traffic, folder), limits.seconds)
     load = partial(_load, target, traffic, folder, scale)
-    return Sending(target.address, load, limits, min(target.max_processes_here, wanted))
+    return DistributedLoad(target.address, load, limits, min(target.max_processes_here, wanted))
 
 
 def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:

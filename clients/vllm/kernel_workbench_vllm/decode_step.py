@@ -30,7 +30,7 @@ from kernels.server.execution.compiling import NotedVariants, compile_together
 from kernels.server.execution.heads import head_case, sampling_head
 from kernels.server.execution.ops import Usable, head_ops, packed_ops
 from kernels.server.execution.served_plans import plan_weights, precision_refusal
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.execution.sizing import packed_bytes
 
 MAX_ROWS = 64
@@ -86,7 +86,7 @@ def planned_ops(model: EngineModel, plan: Plan, gpu: Gpu, rows: int, pages: Page
     """
     exclude: Collection[str] = plan.serving.exclude if plan.serving else ()
     usable = Usable(gpu, exclude=exclude, weights=plan_weights(plan))
-    shape = Shape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
+    shape = PassShape(decodes=rows, blocks=0, block=1, prefill_chunks=0)
     ops = [op for op in plan.ops if plan.runner == "kernels" and op.op != "lm_head" and op.variant not in exclude]
     heads = head_ops(model, shape, replace(usable, weights=""))
     return [*ops, *packed_ops(model, shape, *pages, usable), *heads]

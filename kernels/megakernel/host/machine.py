@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.cuda.launch import Launch, raw_stream
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import device
@@ -191,7 +191,7 @@ class Rank:
 
     def run(self, params: np.ndarray) -> None:
         """Enqueues the kernel on torch's current stream."""
-        with current(self.gpu):
+        with device_guard(self.gpu):
             shared, stream = device.shared_bytes(self.constants), raw_stream(self.gpu.index)
             Launch(self.kernel, (self.layout.sms,), device.THREADS, [params], stream, shared)()
 
@@ -204,7 +204,7 @@ class Rank:
     def traced(self) -> Iterator[None]:
         """Launches inside the block run the traced build and fill `trace`. Raises RuntimeError with its log."""
         usual = self.kernel
-        with current(self.gpu):
+        with device_guard(self.gpu):
             self.kernel = device.load(self.traced_build, self.constants)
         self.trace.zero_()
         torch.cuda.synchronize(self.gpu)

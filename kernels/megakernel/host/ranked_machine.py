@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda.current import connect, current
+from kernels.cuda.current import device_guard, enable_peer_access
 from kernels.megakernel.host import device
 from kernels.megakernel.host.machine import DecodeRequest, Rank, exclusive_launch
 from kernels.megakernel.host.rank_models import RankModel
@@ -40,16 +40,16 @@ class RankedMachine:
         beside: Sequence[Rank] = (),
     ) -> None:
         gpus = [model.compact.embedding.device for model in models]
-        connect(gpus)
+        enable_peer_access(gpus)
         ranks_on_one_gpu = max(Counter(gpus).values())
         for gpu in gpus:
             device.check_sms(ranks_on_one_gpu * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
-        with current(gpus[0]):
+        with device_guard(gpus[0]):
             made = device.build_layout(shape, layout, tuning, ranks_on_one_gpu)
         self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
         self.ranks = []
         for rank_and_gpu, rank_model in zip(enumerate(gpus), models, strict=True):
-            with current(rank_and_gpu[1]):
+            with device_guard(rank_and_gpu[1]):
                 same = [rank for rank in beside if rank.rank == rank_and_gpu[0]]
                 self.ranks.append(
                     Rank(rank_model.model, made, rank_and_gpu, capacity, tuning, rank_model.rounded, same)
@@ -99,7 +99,7 @@ class RankedMachine:
         """Runs all kernels, one behind the other since each waits for the others; words are emptied when all end."""
         ended = []
         for rank, stream, rank_params in zip(self.ranks, streams, params, strict=True):
-            with current(rank.gpu), torch.cuda.stream(stream):
+            with device_guard(rank.gpu), torch.cuda.stream(stream):
                 rank.run(rank_params)
                 ended.append(stream.record_event())
         for rank, stream in zip(self.ranks, streams, strict=True):

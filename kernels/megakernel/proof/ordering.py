@@ -7,10 +7,10 @@ reader. Two tokens are enough: every token runs the same list, so an order betwe
 
 The number of active splits depends on the length of the context. An instruction of an idle split reads and writes
 nothing, and so orders nothing. The proof therefore treats instructions of splits after the first separately: they wait,
-and are waited for, as in the longest context, but they pass on only that they themselves have run, never what came
-before them. Each has a column of its own in the clock. This proves the program with the fewest orders that any context
-has, and so for all contexts. Groups of experts after the first are treated alike: how many are at work depends on what
-the router chooses. Which experts they are changes only where weights are read, and no instruction writes weights.
+and are waited for, as in the longest context, but their readers learn only their own entry of the clock, never what
+came before them. This proves the program with the fewest orders that any context has, and so for all contexts. Groups
+of experts after the first are treated alike: how many are at work depends on what the router chooses. Which experts
+they are changes only where weights are read, and no instruction writes weights.
 
 Several GPUs are replayed as one: SMs are numbered over all ranks, and so are the blocks of their memories. What an
 instruction writes to a buffer of EXCHANGED it writes into the memory of every rank.
@@ -44,7 +44,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Node:
-    """One instruction of a token on SM `sm`. Its readers learn `column` = `value`, if `strong` its whole clock."""
+    """One instruction of a token on SM `sm`. Its readers learn `column` = `value`; its whole clock if it
+    `always_runs`, that is, in contexts of every length and whatever the router chooses.
+    """
 
     sm: int
     index: int
@@ -53,7 +55,7 @@ class Node:
     effects: Effects
     column: int
     value: int
-    strong: bool
+    always_runs: bool
 
 
 class Ordering:
@@ -70,9 +72,9 @@ class Ordering:
         self.nodes = [node for listed in lists for node in listed]
         self.starts = np.cumsum([0, *(len(listed) for listed in lists)])
         columns = self.sms + len(self._weak)
-        strong = [node.strong for node in self.nodes]
-        self.rows = np.cumsum(strong) - 1
-        self.clocks = np.full((sum(strong), columns), -1, dtype=np.int16)
+        always_run = [node.always_runs for node in self.nodes]
+        self.rows = np.cumsum(always_run) - 1
+        self.clocks = np.full((sum(always_run), columns), -1, dtype=np.int16)
         self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
         readers: dict[str, set[int]] = {name: set() for name in self.sizes}
         for node in self.nodes:
@@ -81,7 +83,7 @@ class Ordering:
         self.buffers = {
             name: Buffer(size * self.layout.tensor_parallel_size, readers[name]) for name, size in self.sizes.items()
         }
-        self._merged: dict[tuple[Access, int], np.ndarray] = {}
+        self._learned_clocks: dict[tuple[Access, int], np.ndarray] = {}
 
     def _list(self, sm: int) -> list[Node]:
         """The SM's instructions of all tokens."""
@@ -124,7 +126,7 @@ class Ordering:
         """Epochs of all layers and tokens in one order, as the kernel's flags before they wrap."""
         return node.token * (self.layers + 1) + access.layer
 
-    def run(self) -> list[ProgramProblem]:
+    def find_problems(self) -> list[ProgramProblem]:
         """All problems of order, at most about MAX_PROBLEMS."""
         at = self.starts[:-1].copy()
         moved = True
@@ -148,7 +150,7 @@ class Ordering:
     def _arrived(self, node: Node, access: Access) -> bool:
         """Whether all blocks hold the epoch; if so, keeps what their writers pass on for all readers."""
         key = access, node.token
-        if key in self._merged:
+        if key in self._learned_clocks:
             return True
         buffer, blocks = self.buffers[access.buffer], access.blocks
         if (buffer.epoch[blocks] != self.epoch(node, access)).any():
@@ -156,24 +158,26 @@ class Ordering:
         learned = np.full(self.clocks.shape[1], -1, dtype=np.int16)
         for writer in np.unique(buffer.writer[blocks]):
             source = self.nodes[writer]
-            if source.strong:
+            if source.always_runs:
                 np.maximum(learned, self.clocks[self.rows[writer]], out=learned)
             learned[source.column] = max(learned[source.column], source.value)
-        self._merged[key] = learned
+        self._learned_clocks[key] = learned
         return True
 
     def _execute(self, number: int) -> None:
         node = self.nodes[number]
-        clock = self.clocks[self.rows[number]] if node.strong else np.empty_like(self.latest[0])  # nobody learns it
+        clock = (
+            self.clocks[self.rows[number]] if node.always_runs else np.empty_like(self.latest[0])
+        )  # nobody learns it
         clock[:] = self.latest[node.sm]
         for access in node.effects.reads:
-            np.maximum(clock, self._merged[access, node.token], out=clock)
+            np.maximum(clock, self._learned_clocks[access, node.token], out=clock)
         clock[node.column] = max(clock[node.column], node.value)
         for access in node.effects.reads:
             self._read(node, access)
         for access in node.effects.writes:
             self._write(number, access, clock)
-        if node.strong:
+        if node.always_runs:
             self.latest[node.sm] = clock
         else:
             self.latest[node.sm, node.column] = node.value
@@ -200,9 +204,9 @@ class Ordering:
         buffer.epoch[blocks], buffer.writer[blocks], buffer.readers[blocks] = epoch, number, -1
 
     def _problem(self, kind: str, node: Node, sentence: str) -> None:
-        self.problems.append(self._of(node, kind, f"{instruction_name(node.words)}: {sentence}"))
+        self.problems.append(self._problem_at(node, kind, f"{instruction_name(node.words)}: {sentence}"))
 
-    def _of(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
+    def _problem_at(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
         rank, sm = divmod(node.sm, self.layout.sms)
         return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.tensor_parallel_size > 1 else -1)
 
@@ -218,14 +222,14 @@ class Ordering:
         block = int(missing.blocks[epochs != epoch][0])
         ever = "is never written" if (epochs[epochs != epoch] < epoch).any() else "is overwritten"
         waiting = f"{instruction_name(node.words)} of token {node.token} waits for ever"
-        return self._of(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
+        return self._problem_at(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
 
     def _unread(self) -> Iterator[ProgramProblem]:
         for name, buffer in self.buffers.items():
             unread = (buffer.epoch >= 0) & (buffer.readers.max(axis=1) < 0)
             if unread.any():
                 node = self.nodes[buffer.writer[unread][0]]
-                yield self._of(
+                yield self._problem_at(
                     node, "unread", f"no instruction reads what {instruction_name(node.words)} writes in {name}"
                 )
 
@@ -250,7 +254,7 @@ class Ordering:
                     )
 
     def _unpublished(self, node: Node, sentence: str) -> ProgramProblem:
-        return self._of(node, "cache", f"{instruction_name(node.words)}: {sentence}")
+        return self._problem_at(node, "cache", f"{instruction_name(node.words)}: {sentence}")
 
     def _head_after(self, sm: int) -> int:
         """The index of the SM's HEAD, or -1."""

@@ -50,7 +50,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
         rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
         problems += [replace(problem, rank=rank) for problem in structure(program)]
     problems = problems or _routers(programs)
-    return problems or Ordering(*programs).run()
+    return problems or Ordering(*programs).find_problems()
 
 
 def _routers(programs: tuple[Program, ...]) -> list[ProgramProblem]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_split import MAX_ROWS, SAFE_ROWS
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.cuda.graphs import capture_graph_of_several
 from kernels.hardware import Gpu
 from kernels.model import decoder
@@ -28,7 +28,7 @@ from kernels.server.execution.logits_processing import process_logits
 from kernels.server.execution.logprobs import Copied, CopiedPrompt, logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState, TensorParallelPackedPass
-from kernels.server.execution.shapes import Shape, fitting, needed_first, shapes
+from kernels.server.execution.shapes import PassShape, pass_shapes, smallest_holding, startup_shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Step
 
@@ -113,7 +113,7 @@ class KernelsBackend:
     ) -> None:
         """`model` may be the shards of one that is sharded over several GPUs, in the order of their ranks.
 
-        `decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
+        `decodes` as `kernels.server.execution.shapes.pass_shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
         made: they may copy. No variant in `exclude` is used, and of a plan no product of experts that are tiles here.
         `weights` as `Usable` has it.
@@ -131,39 +131,39 @@ class KernelsBackend:
         self._planned = usable if copies is Copies.ALL else []
         self._exclude, self._weights = frozenset(exclude), weights
         self._kv_dtype: Literal["fp8"] | None = None if limits.kv_cache_dtype == "auto" else limits.kv_cache_dtype
-        self.shapes = shapes(limits, decodes)
+        self.shapes = pass_shapes(limits, decodes)
         self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
         self.states = []
         size = limits.pages, limits.page_size, limits.max_num_seqs, positions
         for shard, device in zip(self.models, self._devices, strict=True):
-            with current(device):
+            with device_guard(device):
                 self.states.append(PagedState(shard, *size, self._kv_dtype))
         self.state = self.states[0]
         rows = max(shape.rows for shape in self.shapes)
-        self._exchange: AllReduce | None = None
+        self._all_reduce: AllReduce | None = None
         if len(self.models) > 1:
-            self._exchange = all_reduce(self._devices, rows, model.embedding)
+            self._all_reduce = all_reduce(self._devices, rows, model.embedding)
         self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
         self._packed: list[Packed] = [{} for _ in self.models]
-        self._captured: dict[Shape, Captured] = {}
-        self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
+        self._captured: dict[PassShape, Captured] = {}
+        self._headed: dict[PassShape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and sampling."""
-        self._heads_left: dict[Shape, dict[SamplingKind, list[PlannedOp]]] = {}
+        self._heads_left: dict[PassShape, dict[SamplingKind, list[PlannedOp]]] = {}
         """The ops of the passes of captured shapes with LM heads that are still to be captured."""
         self._launched: deque[LaunchedStep] = deque()
-        self._left: list[Shape] = []
+        self._left: list[PassShape] = []
         """The shapes that `prepare` left, the smallest first."""
-        self._kept: list[Shape] = []
+        self._kept: list[PassShape] = []
         """Those that are captured, while some are left."""
         self._captured_at = 0.0
         self.pause_ms: float | None = None
         """The ms of the longest step with chunks and decodes, where that was timed."""
-        self.timed: dict[Shape, dict[str, float]] = {}
+        self.timed: dict[PassShape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
-        self._fastest: dict[Shape, str] = {}
+        self._fastest: dict[PassShape, str] = {}
         """The arrangement of each captured pass without chunks."""
-        self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
+        self.timed_heads: dict[tuple[PassShape, SamplingKind], dict[str, float]] = {}
         """The ms of a pass that ends with `logits` and sampling, and of one that ends with the LM `head`."""
 
     @property
@@ -180,7 +180,7 @@ class KernelsBackend:
         step then runs in the smallest captured one that holds it, and the others follow by `capture_next` and under
         load.
         """
-        for shape in reversed(self.shapes if all_shapes else needed_first(self.shapes)):
+        for shape in reversed(self.shapes if all_shapes else startup_shapes(self.shapes)):
             if shape not in self._captured:
                 self._prepare(shape)
         while all_shapes and self._heads_left:
@@ -201,7 +201,7 @@ class KernelsBackend:
         shape = min(self._heads_left, key=lambda shape: shape.rows)
         self._add_head(shape, next(iter(self._heads_left[shape])))
 
-    def _prepare_late(self, shape: Shape) -> None:
+    def _prepare_late(self, shape: PassShape) -> None:
         """Captures a shape that is left. Where the memory does not suffice, larger ones serve in its place."""
         try:
             self._prepare(shape)
@@ -215,7 +215,7 @@ class KernelsBackend:
         self._captured_at = time.monotonic()
 
     @torch.no_grad()
-    def _prepare(self, shape: Shape) -> None:
+    def _prepare(self, shape: PassShape) -> None:
         """Captures a shape. A pass of several arrangements is captured in each that passes of fewer and of more decodes
         leave possible, they are timed, and the fastest is kept. Its LM heads are left.
         """
@@ -231,7 +231,7 @@ class KernelsBackend:
         if heads := self._heads(shape, arrangements[fastest]):
             self._heads_left[shape] = heads
 
-    def _possible(self, shape: Shape) -> dict[str, list[PlannedOp]]:
+    def _possible(self, shape: PassShape) -> dict[str, list[PlannedOp]]:
         """The arrangements of a shape that are not left to more or to fewer decodes."""
         arrangements = self._arrangements(shape)
         if shape.blocks:
@@ -243,13 +243,13 @@ class KernelsBackend:
         between = {name: ops for name, ops in arrangements.items() if first <= order.index(name) <= last}
         return between or arrangements
 
-    def _shape_for(self, step: Step) -> Shape:
-        shape = fitting(self.shapes, step)
+    def _shape_for(self, step: Step) -> PassShape:
+        shape = smallest_holding(self.shapes, step)
         if not self._left or shape in self._captured:
             return shape
         if self._may_capture():
             self._prepare_late(shape)
-        return fitting(self._kept, step)
+        return smallest_holding(self._kept, step)
 
     def _may_capture(self) -> bool:
         """Whether a step may wait for a capture."""
@@ -300,8 +300,8 @@ class KernelsBackend:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
-        if self._exchange is not None:
-            self._exchange.check()
+        if self._all_reduce is not None:
+            self._all_reduce.check()
         ids = done.ids.tolist()
         tokens = [[ids[row]] for row in done.sampled]
         if [-1] in tokens:
@@ -320,11 +320,11 @@ class KernelsBackend:
         return self._ms(shape, self._graph(shape, "argmax"))
 
     @torch.no_grad()
-    def longest_ms(self, shape: Shape) -> float:
+    def longest_ms(self, shape: PassShape) -> float:
         """The ms of a pass of this shape over the longest sequences that the pages hold."""
-        return self._ms(shape, self._graph(shape, None), length=self.limits.longest, replays=TIMED_STEPS)
+        return self._ms(shape, self._graph(shape, None), length=self.limits.max_seq_len, replays=TIMED_STEPS)
 
-    def _graph(self, shape: Shape, kind: SamplingKind | None) -> Captured:
+    def _graph(self, shape: PassShape, kind: SamplingKind | None) -> Captured:
         """The pass for a step whose tokens the head of this kind can draw."""
         if kind in (heads := self._headed.get(shape, {})):
             return heads[kind]
@@ -334,14 +334,14 @@ class KernelsBackend:
                 self._count()
         return self._captured[shape]
 
-    def passes(self) -> Iterator[tuple[Shape, list[PlannedOp], SamplingKind | None]]:
+    def passes(self) -> Iterator[tuple[PassShape, list[PlannedOp], SamplingKind | None]]:
         """Every shape with the ops of its pass and its LM head, if any, once for each arrangement."""
         for shape in self.shapes:
             for ops in self._arrangements(shape).values():
                 yield shape, ops, None
                 yield from ((shape, more, kind) for kind, more in self._heads(shape, ops).items())
 
-    def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
+    def _arrangements(self, shape: PassShape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
         or in kernels of their own. Where weights are in a lower precision, products of more than `skinny`'s rows take
         these or the model's own.
@@ -356,7 +356,7 @@ class KernelsBackend:
             return {"separate": separate} | (other if self._weights else {})
         return {"step_attention": ops} | ({"separate": separate} | other if shape.decodes >= TIMED_FROM else {})
 
-    def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
+    def _heads(self, shape: PassShape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
         """The ops of the pass with each LM head that can end it."""
         more = [*ops, *head_ops(self.model, shape, self._usable)]
         return {kind: more for kind in planned_heads(self.model, shape, more)}
@@ -370,7 +370,7 @@ class KernelsBackend:
         return Usable(self.gpu, self.copies, self._exclude, self._weights, not stored, partial, tiled, self._kv_dtype)
 
     @torch.no_grad()
-    def _add_head(self, shape: Shape, kind: SamplingKind) -> None:
+    def _add_head(self, shape: PassShape, kind: SamplingKind) -> None:
         """Captures a head that is left, times it beside logits and sampling, and keeps the faster."""
         ops = self._heads_left[shape].pop(kind)
         if not self._heads_left[shape]:
@@ -391,7 +391,7 @@ class KernelsBackend:
     def _equal_rows(self) -> int:
         return most_equal_rows(self.model.lm_head)
 
-    def _capture(self, shape: Shape, ops: Sequence[PlannedOp], head: SamplingKind | None = None) -> Captured:
+    def _capture(self, shape: PassShape, ops: Sequence[PlannedOp], head: SamplingKind | None = None) -> Captured:
         length = size(shape, self._pages)
         memories = [torch.zeros(length, dtype=torch.uint8, device=device) for device in self._devices]
         host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
@@ -399,24 +399,24 @@ class KernelsBackend:
         memories[0].copy_(host[0].memory)
         passes = []
         for rank, (model, state, memory) in enumerate(zip(self.models, self.states, memories, strict=True)):
-            with current(memory.device):
+            with device_guard(memory.device):
                 variants = BoundVariants(ops, self.gpu, self._packed[rank])
                 fields = views(memory, shape, self._pages)
                 passes.append(PackedPass(model, variants, state, shape, fields, head, self._rank(rank)))
         owner: PackedPass | TensorParallelPackedPass = passes[0]
-        if self._exchange is not None:
-            owner = TensorParallelPackedPass(passes, memories, self._exchange)
+        if self._all_reduce is not None:
+            owner = TensorParallelPackedPass(passes, memories, self._all_reduce)
         run = capture_graph_of_several(owner.run, self._devices) if self.device.type == "cuda" else owner.run
         return Captured(passes[0], run, memories[0], host, owner)
 
     def _rank(self, rank: int) -> int | None:
         """The rank that a pass is told; None where the model is not sharded."""
-        return None if self._exchange is None else rank
+        return None if self._all_reduce is None else rank
 
     @torch.no_grad()
     def _ms(
         self,
-        shape: Shape,
+        shape: PassShape,
         graph: Captured,
         sampling: Sampling = GREEDY,
         length: int = TIMED_LENGTH,
@@ -425,7 +425,7 @@ class KernelsBackend:
         """The ms of a replay over sequences of `length` tokens, or of the longest, with this `sampling`. Their newest
         tokens are unlike, so that a mixture's router spreads them over its experts.
         """
-        length, fields = min(length, self.limits.longest), graph.host[0].fields
+        length, fields = min(length, self.limits.max_seq_len), graph.host[0].fields
         self._sequences.pretend(shape, length, self.limits.pages, fields, sampling)
         fields["given"][:] = np.arange(shape.rows) % len(self.model.embedding)
         graph.memory.copy_(graph.host[0].memory)
@@ -442,7 +442,7 @@ class KernelsBackend:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _host(self, shape: Shape, length: int) -> HostBuffers:
+    def _host(self, shape: PassShape, length: int) -> HostBuffers:
         pinned = self.device.type == "cuda"
         memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
         fields: Fields = views(memory, shape, self._pages)

@@ -109,7 +109,7 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     kernels, vocabulary = all_backends[-1], len(first.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     return Engine(all_backends, kernels), Ready(
-        kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, kernels.graphs,
+        kernels.limits.max_seq_len, vocabulary, facts["device"], serving, phases.seconds, kernels.graphs,
         kernels.graphs_left, first.device.type == "cuda", kernels.pause_ms,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from kernels.ops.lm_head import SETTING_DTYPES
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
 from kernels.server.execution.inputs import Fields
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.requests import Step
 
 MAX_TOP_K = 50
@@ -39,7 +39,7 @@ def head_kinds(model: decoder.Decoder) -> list[SamplingKind]:
     return [kind for kind in TIMED_AS if kind == "argmax" or model.logit_cap is None]
 
 
-def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedOp]) -> list[SamplingKind]:
+def planned_heads(model: decoder.Decoder, shape: PassShape, ops: Collection[PlannedOp]) -> list[SamplingKind]:
     """The heads that `ops` name for a pass of this shape; none for a pass with chunks."""
     if shape.blocks:
         return []

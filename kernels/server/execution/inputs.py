@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.ops.sampling import GREEDY, Sampling
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.pages import SCRATCH
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 
@@ -16,7 +16,7 @@ FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
 
 
 class Fields(NamedTuple):
-    """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `Shape.rows`: the
+    """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `PassShape.rows`: the
     decodes, then the blocks; `sampled` rows are those whose next token is chosen: the decodes, then the chunks.
 
     `given` [rows] ids, `source` [rows] the slot whose last token a row takes instead (-1: none), `position` [rows],
@@ -45,7 +45,7 @@ class Fields(NamedTuple):
     place: torch.Tensor
 
 
-def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
+def layout(shape: PassShape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and dtype of each field; `pages` are those of a sequence."""
     rows, sampled = shape.rows, shape.sampled
     by_row = {name: ((rows,), LONG) for name in ("given", "source", "position", "offset")}
@@ -64,7 +64,7 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     return {name: fields[name] for name in Fields._fields}
 
 
-def views(memory: torch.Tensor, shape: Shape, pages: int) -> Fields:
+def views(memory: torch.Tensor, shape: PassShape, pages: int) -> Fields:
     """The fields within a tensor of bytes of `size`."""
     at, fields = 0, {}
     for name, (extent, dtype) in layout(shape, pages).items():
@@ -75,7 +75,7 @@ def views(memory: torch.Tensor, shape: Shape, pages: int) -> Fields:
     return Fields(**fields)
 
 
-def size(shape: Shape, pages: int) -> int:
+def size(shape: PassShape, pages: int) -> int:
     """The bytes of all fields."""
     lengths = (int(np.prod(extent)) * np.dtype(dtype).itemsize for extent, dtype in layout(shape, pages).values())
     return sum(-(-length // ALIGNED) * ALIGNED for length in lengths)
@@ -113,7 +113,7 @@ class Sequences:
         return slot
 
     def pretend(
-        self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", sampling: Sampling = GREEDY
+        self, shape: PassShape, length: int, pages: int, fields: "dict[str, NDArray]", sampling: Sampling = GREEDY
     ) -> None:
         """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, with `sampling`, and
         whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
@@ -130,7 +130,7 @@ class Sequences:
         for name in self.sampling:
             fields[name][:] = getattr(sampling, name)
 
-    def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
+    def fill(self, step: Step, shape: PassShape, fields: "dict[str, NDArray]") -> None:
         """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""
         rows, sampled, spare, size = shape.rows, shape.sampled, self.spare, self.page_size
         slot_of = np.full(rows, spare, LONG)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.requests import Logprobs, Request, Step
 
 ROWS = 16
@@ -57,7 +57,9 @@ def read_back(step: Step, sampled: Sequence[int], logits: Tensor, chosen: Tensor
 
 
 @torch.no_grad()
-def read_prompts(step: Step, shape: Shape, hidden: Tensor, logits_of: Callable[[Tensor], Tensor]) -> list[CopiedPrompt]:
+def read_prompts(
+    step: Step, shape: PassShape, hidden: Tensor, logits_of: Callable[[Tensor], Tensor]
+) -> list[CopiedPrompt]:
     """Starts the log probabilities of the tokens of prompts that the step's chunks precede, for the requests that ask.
     `hidden` [rows, hidden] is what the last layer made, and `logits_of` makes logits of some of its rows.
     """

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.model.tensor_parallel_pass import follow, join
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.packed import PagedState
@@ -188,7 +188,7 @@ class MegakernelBackend:
         """`move_rows` of every rank, on its GPU, in order with the first GPU's current stream."""
         follow(self._devices)
         for device, own, to in zip(self._devices, source, target, strict=True):
-            with current(device):
+            with device_guard(device):
                 move_rows(at.to(device, non_blocking=True), own, to)
         join(self._devices)
 

@@ -36,7 +36,7 @@ from kernels.ops import (
 from kernels.plan import PlannedOp
 from kernels.quant.formats import EXPERTS, dense_precision, served_head_precision
 from kernels.server.execution.heads import head_case, head_kinds
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 
 
 class Copies(IntEnum):
@@ -113,14 +113,16 @@ class Usable:
         return replace(self, weights=served_head_precision(self.weights))
 
 
-def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
+def packed_ops(
+    model: decoder.Decoder, shape: PassShape, page_size: int, capacity: int, usable: Usable
+) -> list[PlannedOp]:
     """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
     cases, heads = packed_cases(model, shape, page_size, capacity, usable), set(_head(model, shape.sampled, usable))
     ops = (_op(case, usable.of_head if case in heads else usable) for case in cases)
     return [op for op in ops if op is not None]
 
 
-def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[PlannedOp]:
+def head_ops(model: decoder.Decoder, shape: PassShape, usable: Usable) -> list[PlannedOp]:
     """The LM heads that can end such a pass, and the sampling one's norm; they read the logits' packed weight."""
     ops = (
         [(case, _op(case, usable.of_head)) for case in head_cases(model, shape)]
@@ -130,13 +132,13 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
     return [op for case, op in ops if op is not None] if ops and ops[0][1] else []
 
 
-def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
+def head_cases(model: decoder.Decoder, shape: PassShape) -> list[Case]:
     hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
     norm = RmsNormCase(m=shape.sampled, n=hidden, dtype=dtype)
     return [] if shape.blocks else [*(head_case(model, shape.sampled, kind) for kind in head_kinds(model)), norm]
 
 
-def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
+def packed_cases(model: decoder.Decoder, shape: PassShape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
     """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
     layer = _layer(model, shape.rows, usable)
     head = _head(model, shape.sampled, usable)
@@ -180,7 +182,7 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
 
 
 def _paged(
-    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, kv_dtype: Literal["fp8"] | None
+    model: decoder.Decoder, shape: PassShape, page_size: int, capacity: int, kv_dtype: Literal["fp8"] | None
 ) -> Iterator[Case]:
     """Attention, in one kernel too where pages are in the precision of the activations."""
     dtype = DTYPE_NAMES[model.embedding.dtype]

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.cuda.current import current
+from kernels.cuda.current import device_guard
 from kernels.dtypes import DTYPE_NAMES
 from kernels.model import decoder
 from kernels.model.all_reduce import AllReduce
@@ -30,10 +30,10 @@ from kernels.model.layer_weights import Weights
 from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.model.tensor_parallel_pass import follow, join, run_halves
 from kernels.ops.base import SamplingKind
-from kernels.ops.sampling import TEMPERATURES, Sampling, choose
+from kernels.ops.sampling import TEMPERATURES, Sampling, sample_token
 from kernels.server.execution.heads import sampling_head
 from kernels.server.execution.inputs import Fields
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 
 RopeAngles = tuple[Tensor, Tensor]
 
@@ -98,7 +98,7 @@ class PackedPass:
         model: decoder.Decoder,
         variants: BoundVariants,
         state: PagedState,
-        shape: Shape,
+        shape: PassShape,
         fields: Fields,
         head: SamplingKind | None = None,
         rank: int | None = None,
@@ -264,8 +264,8 @@ class TensorParallelPackedPass:
     r's fields view: the first's, and its newest tokens, are copied to others before each run.
     """
 
-    def __init__(self, passes: Sequence[PackedPass], memories: Sequence[Tensor], exchange: AllReduce) -> None:
-        self._passes, self._exchange = passes, exchange
+    def __init__(self, passes: Sequence[PackedPass], memories: Sequence[Tensor], all_reduce: AllReduce) -> None:
+        self._passes, self._all_reduce = passes, all_reduce
         self._memories = [memory.view(torch.int64) for memory in memories]
         self._devices = [memory.device for memory in memories]
 
@@ -274,12 +274,12 @@ class TensorParallelPackedPass:
         follow(self._devices)
         first, inputs = self._passes[0], []
         for rank, (own, memory, device) in enumerate(zip(self._passes, self._memories, self._devices, strict=True)):
-            with current(device):
+            with device_guard(device):
                 if rank:
-                    memory.copy_(self._exchange.broadcast(rank, self._memories[0]))
-                    own.state.last.copy_(self._exchange.broadcast(rank, first.state.last))
+                    memory.copy_(self._all_reduce.broadcast(rank, self._memories[0]))
+                    own.state.last.copy_(self._all_reduce.broadcast(rank, first.state.last))
                 inputs.append(own.begin())
-        run_halves([own.halves for own in self._passes], inputs, self._devices, self._exchange)
+        run_halves([own.halves for own in self._passes], inputs, self._devices, self._all_reduce)
         first.end(inputs[0])
         join(self._devices)
 
@@ -312,7 +312,7 @@ def _sample_on_cpu(logits: Tensor, fields: Fields) -> Tensor:
         return logits.argmax(dim=-1)
     settings = (fields.temperature, fields.top_k, fields.top_p, fields.seed, fields.stream)
     rows = zip(logits.float().numpy(), *(value.tolist() for value in (*settings, fields.place)), strict=True)
-    ids = [choose(row, _sampling(*how), place) for row, *how, place in rows]
+    ids = [sample_token(row, _sampling(*how), place) for row, *how, place in rows]
     return torch.tensor(ids, dtype=torch.int64)
 
 

@@ -8,7 +8,7 @@ longest sequences, in the pass that such a step takes beside the most decodes.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kernels.server.execution.shapes import Shape, mixed_rows
+from kernels.server.execution.shapes import PassShape, mixed_rows
 from kernels.server.scheduler.batching import SchedulerLimits
 
 MAX_MS = {"cuda": 50.0, "cpu": 1000.0}
@@ -17,7 +17,7 @@ TIMED_ROWS = 32
 """Rows of the larger of the two passes that a CPU's are estimated from."""
 
 
-def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], float]:
+def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[PassShape], float]:
     """A CPU pass's ms by its rows: a line through decodes of one and TIMED_ROWS, where long ones take seconds."""
     many, one_ms = min(TIMED_ROWS, most), pass_ms(1)
     row_ms = max(0.0, pass_ms(many) - one_ms) / max(1, many - 1)
@@ -25,7 +25,7 @@ def estimated(pass_ms: Callable[[int], float], most: int) -> Callable[[Shape], f
 
 
 def within(
-    limits: SchedulerLimits, shapes: Sequence[Shape], ms: Callable[[Shape], float], most: float
+    limits: SchedulerLimits, shapes: Sequence[PassShape], ms: Callable[[PassShape], float], most: float
 ) -> tuple[SchedulerLimits, float]:
     """The limits with the most tokens beside decodes whose longest step takes `most` ms by `ms`, else the fewest, and
     its ms. Fewer rows save time in proportion at most: sizes too long even then are not timed.
@@ -41,7 +41,7 @@ def within(
         sizes = [rows for rows in sizes if rows <= size * most / pause] or sizes[:1]
 
 
-def longest_pass(limits: SchedulerLimits, shapes: Sequence[Shape]) -> Shape:
+def longest_pass(limits: SchedulerLimits, shapes: Sequence[PassShape]) -> PassShape:
     """The pass of the longest step with decodes and chunks. `shapes` are those of `shapes.shapes`, in order."""
     decodes = limits.max_num_seqs
     budget, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.answering import Completion
-from kernels.server.http.body_parsing import Document, document_in
+from kernels.server.http.body_parsing import Document, parse_document
 from kernels.server.http.body_process import BodyReader
 from kernels.server.http.client import EngineClient
 from kernels.server.http.embeddings import EmbeddingRequest, embed_texts
@@ -54,7 +54,7 @@ async def document_of(
         if len(body) > MAX_BODY:
             raise too_large
     if reader is None or len(body) < LARGE_BODY:
-        return document_in(bytes(body), kind, longest)
+        return parse_document(bytes(body), kind, longest)
     return await reader.read(kind, bytes(body), longest)
 
 

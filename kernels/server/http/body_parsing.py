@@ -16,18 +16,18 @@ SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 Document = TypeVar("Document", bound=BaseModel)
 
 
-def document_in(body: bytes, kind: type[Document], longest: int | None = None) -> Document:
+def parse_document(body: bytes, kind: type[Document], longest: int | None = None) -> Document:
     """The body as a document, whose prompts have `longest` tokens at most. Raises ApiError."""
-    with _no_collection():
+    with _gc_paused():
         try:
-            return kind.model_validate(json_of(body), context={"longest": longest})
+            return kind.model_validate(parse_json(body), context={"longest": longest})
         except ValidationError as error:
             wrong = of_validation(error)  # it is raised later, so that nothing keeps the document
     raise wrong
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _gc_paused() -> Iterator[None]:
     """Keeps Python from looking for cycles meanwhile. A body of 8 MiB may hold a million lists, and has no cycle; their
     number would make it look again and again, while everybody's answers wait.
     """
@@ -38,10 +38,11 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def json_of(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """What a body says. Raises ApiError with one sentence."""
     try:
-        document = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
+        text = body.decode("utf-8-sig")  # json decodes bytes less strictly
+        document = json.loads(text, parse_constant=_refuse_constant)
         if SURROGATE.search(body):
             json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -58,5 +59,5 @@ def json_of(body: bytes) -> Any:
     return document
 
 
-def _no_number(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(name)

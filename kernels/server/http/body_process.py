@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-from kernels.server.http.body_parsing import Document, document_in
+from kernels.server.http.body_parsing import Document, parse_document
 from kernels.server.http.errors import ApiError
 
 LONG_FIELDS = ("prompt", "input", "messages", "tokens")
@@ -40,7 +40,7 @@ class BodyReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
-        """The body's document, as `document_in`, by a new process if one ends. Raises ApiError, ReaderEnded."""
+        """The body's document, as `parse_document`, by a new process if one ends. Raises ApiError, ReaderEnded."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, kind, body, longest)
 
@@ -113,7 +113,7 @@ def answer(connection: Connection) -> None:
     kind, longest = connection.recv()
     body = connection.recv_bytes()
     try:
-        document = document_in(body, kind, longest)
+        document = parse_document(body, kind, longest)
     except ApiError as error:
         connection.send(((error.status, error.message, error.param, error.code), None, None, 0))
         return

@@ -152,12 +152,13 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
         if compiler.pending and engine.idle and not (outputs.refusals or outputs.report):
             continue
         tokens = engine.run_step()
-        token_counts = Counter(item.request.name for item in tokens if item.request.cached and item.token is not None)
+        with_cached = (item for item in tokens if item.request.num_cached_tokens and item.token is not None)
+        token_counts = Counter(item.request.name for item in with_cached)
         for request, token, reason, logprobs in tokens:
             if request.name not in open_requests:
                 continue
             if token_counts.get(request.name) == request.answered:  # its first tokens
-                outputs.cached[request.name] = request.cached
+                outputs.cached[request.name] = request.num_cached_tokens
             if request.prompt_logprobs:
                 outputs.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
                 request.prompt_logprobs = {}

@@ -39,8 +39,8 @@ class SchedulerLimits:
 
     `pages` of `page_size` tokens in `kv_cache_dtype`, `max_num_seqs` requests, sequences of at most `max_model_len`
     tokens. A step takes at most `max_prefill_chunks` chunks of prompts; each counts as a multiple of `chunk_rows`
-    tokens. Beside chunks, decodes count as the next number in `mixed`, or as `max_num_seqs`. Together they count as
-    `max_num_batched_tokens` at most, but chunks may have half of these beside any number of decodes.
+    tokens. Beside chunks, decodes are padded to the next number in `mixed`, or to `max_num_seqs`. Together they count
+    as `max_num_batched_tokens` at most, but chunks may have half of these beside any number of decodes.
     `mixed_step_tokens`, if given, takes the place of `max_num_batched_tokens` in a step that has decodes, so that it
     keeps nobody waiting for longer than `kernels.server.execution.pauses` found.
     """
@@ -66,7 +66,7 @@ class SchedulerLimits:
             )
 
     @property
-    def longest(self) -> int:
+    def max_seq_len(self) -> int:
         """The longest sequence in tokens that the context and all pages together hold."""
         return min(self.max_model_len, (self.pages - 1) * self.page_size)
 
@@ -100,7 +100,7 @@ class Scheduler:
         """Why a request of `prompt` and `tokens` tokens can never be served, in a sentence; None if it can."""
         if prompt < 1 or tokens < 1:
             return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
-        longest = self.limits.longest
+        longest = self.limits.max_seq_len
         return prompt_too_long(prompt, tokens, longest) if prompt + tokens > longest else None
 
     def add(self, request: Request) -> None:
@@ -125,19 +125,20 @@ class Scheduler:
 
     def next_step(self) -> Step | None:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
-        decodes = sum(item.left == 1 and item.scheduled < item.max_tokens for item in self.running)
+        unfinished = (item for item in self.running if item.num_scheduled_outputs < item.max_tokens)
+        decodes = sum(request.num_uncomputed_tokens == 1 for request in unfinished)
         step, used, before = Step(), 0, self.preempted
         budget, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
         for request in list(self.running):
             if request.state == "running":
-                used += self._plan(request, step, budget - used, chunks)
+                used += self._schedule(request, step, budget - used, chunks)
         while self.waiting and self._slots and self.preempted == before:
             if budget - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
                 break
-            if self.running[-1].left == 1:
+            if self.running[-1].num_uncomputed_tokens == 1:
                 decodes += 1
                 budget, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
-            used += self._plan(self.running[-1], step, budget - used, chunks)
+            used += self._schedule(self.running[-1], step, budget - used, chunks)
         return step if step.decodes or step.prefill_chunks else None
 
     def multi_step(self, step: Step, count: int, longest: int) -> Step:
@@ -148,22 +149,22 @@ class Scheduler:
             return step
         for part in step.decodes:
             request = part.request
-            count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
+            count = min(count, 1 + request.max_tokens - request.num_scheduled_outputs, longest - part.start)
         free = self.pages.num_free
-        while count > 1 and sum(self._missing(decode.request, count - 1) for decode in step.decodes) > free:
+        while count > 1 and sum(self._missing_pages(decode.request, count - 1) for decode in step.decodes) > free:
             count -= 1
         if count <= 1:
             return step
         for part in step.decodes:
             request = part.request
-            request.pages.extend(self.pages.allocate() for _ in range(self._missing(request, count - 1)))
-            request.computed += count - 1
-            request.scheduled += count - 1
+            request.pages.extend(self.pages.allocate() for _ in range(self._missing_pages(request, count - 1)))
+            request.num_computed_tokens += count - 1
+            request.num_scheduled_outputs += count - 1
         return Step(step.decodes, [], count)
 
-    def _missing(self, request: Request, more: int) -> int:
+    def _missing_pages(self, request: Request, more: int) -> int:
         """The pages that the request lacks for `more` further tokens."""
-        return max(0, self.pages.needed(request.computed + more) - len(request.pages))
+        return max(0, self.pages.needed(request.num_computed_tokens + more) - len(request.pages))
 
     def commit(
         self, step: Step, tokens: Sequence[Sequence[int]], logprobs: Mapping[int, Logprobs] | None = None
@@ -178,7 +179,7 @@ class Scheduler:
                 if not part.samples or request.state == "finished":
                     break
                 request.ids.append(token)
-                reason = self._end(request, token)
+                reason = self._finish_reason(request, token)
                 committed.append(Token(request, token, reason, (logprobs or {}).get(number)))
                 if reason:
                     self._finish(request, reason)
@@ -187,19 +188,19 @@ class Scheduler:
         return committed
 
     @staticmethod
-    def _end(request: Request, token: int) -> FinishReason | None:
+    def _finish_reason(request: Request, token: int) -> FinishReason | None:
         if token in request.stop_ids:
             return "stop"
         if request.processor is not None and (reason := request.processor.accept(token)) is not None:
             return reason
         return "length" if request.answered == request.max_tokens else None
 
-    def _plan(self, request: Request, step: Step, budget: int, chunks: int) -> int:
-        """Adds the request's next part to the step, of `chunks` chunks and `budget` tokens at most; below 0, a
-        decode would exceed the budget. Returns the tokens that the part takes of it.
+    def _schedule(self, request: Request, step: Step, budget: int, chunks: int) -> int:
+        """Adds the request's next part to the step: at most `chunks` chunks are in it then, and the part has at most
+        `budget` tokens. With a `budget` below 0 even a decode waits. Returns the tokens that the part takes of it.
         """
-        left = request.left
-        if request.scheduled == request.max_tokens or budget < 0:
+        left = request.num_uncomputed_tokens
+        if request.num_scheduled_outputs == request.max_tokens or budget < 0:
             return 0  # its last token is on its way, or its next one is a decode of the next step
         rows = self.limits.chunk_rows
         count, cost = left, 0
@@ -208,12 +209,12 @@ class Scheduler:
                 return 0
             count = min(left, budget // rows * rows)
             cost = -(-count // rows) * rows
-        if not count or not self._reserve(request, request.computed + count):
+        if not count or not self._reserve(request, request.num_computed_tokens + count):
             return 0
-        part = ScheduledTokens(request, request.computed, count, count == left, request.total)
+        part = ScheduledTokens(request, request.num_computed_tokens, count, count == left, request.total)
         (step.decodes if left == 1 else step.prefill_chunks).append(part)
-        request.computed += count
-        request.scheduled += part.samples
+        request.num_computed_tokens += count
+        request.num_scheduled_outputs += part.samples
         if left > 1:  # a page that a decode fills is cached when it is committed: no decode reads it in this step
             self._cache_full_blocks(request)
         return cost
@@ -238,35 +239,35 @@ class Scheduler:
         length = len(request.ids)
         blocks = 0 if request.echo and not request.answered else (length - 1) // self.limits.page_size
         cached_pages = self.pages.prefix(self._block_hashes(request, blocks))
-        missing = self.pages.needed(min(length + 1, self.limits.longest)) - len(cached_pages)
+        missing = self.pages.needed(min(length + 1, self.limits.max_seq_len)) - len(cached_pages)
         if self.pages.num_free - self.pages.evictable(cached_pages) < missing:
             return False
         for page in cached_pages:
             self.pages.touch(page)
         self.waiting.popleft()
-        request.pages, request.computed = cached_pages, len(cached_pages) * self.limits.page_size
-        if not request.scheduled:
-            request.cached = request.computed
+        request.pages, request.num_computed_tokens = cached_pages, len(cached_pages) * self.limits.page_size
+        if not request.num_scheduled_outputs:
+            request.num_cached_tokens = request.num_computed_tokens
         request.num_cached_blocks, request.slot, request.state = len(cached_pages), self._slots.pop(), "running"
         request.admitted += 1
         self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
         return self._reserve(request, length)
 
     def _preempt(self, request: Request) -> None:
-        self._leave(request)
+        self._release(request)
         self.preempted += 1
-        request.state, request.computed = "waiting", 0
+        request.state, request.num_computed_tokens = "waiting", 0
         index = next((at for at, each in enumerate(self.waiting) if each.arrival > request.arrival), len(self.waiting))
         self.waiting.insert(index, request)
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         if request.state == "running":
-            self._leave(request)
+            self._release(request)
         else:
             self.waiting.remove(request)
         request.state, request.finish_reason = "finished", reason
 
-    def _leave(self, request: Request) -> None:
+    def _release(self, request: Request) -> None:
         self.running.remove(request)
         self.pages.free(request.pages)
         self._slots.append(request.slot)
@@ -282,7 +283,7 @@ class Scheduler:
 
     def _cache_full_blocks(self, request: Request) -> None:
         """Puts the full pages whose tokens the host knows and whose keys are planned into the prefix cache."""
-        full = min(request.computed, len(request.ids)) // self.limits.page_size
+        full = min(request.num_computed_tokens, len(request.ids)) // self.limits.page_size
         if full <= request.num_cached_blocks:
             return
         new = slice(request.num_cached_blocks, full)

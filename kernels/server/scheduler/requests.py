@@ -56,9 +56,10 @@ class LogitsProcessor(Protocol):
 class Request:
     """A request and its state in the scheduler. `ids` are those of the prompt and, behind it, of the known answer.
 
-    The host plans steps before it knows the tokens of earlier ones. So `scheduled`, the answer's tokens in all planned
-    steps, may exceed the known ones, and `computed` counts the tokens whose keys and values planned steps have written
-    or will write. A request that has had no step by `deadline`, in seconds of the scheduler's clock, ends.
+    The host plans steps before it knows the tokens of earlier ones. So `num_scheduled_outputs`, the answer's tokens in
+    all planned steps, may exceed the known ones, and `num_computed_tokens` counts the tokens whose keys and values
+    planned steps have written or will write. A request that has had no step by `deadline`, in seconds of the
+    scheduler's clock, ends.
     """
 
     name: str
@@ -77,9 +78,9 @@ class Request:
     arrival: int = field(init=False, default=-1)
     state: RequestState = field(init=False, default="waiting")
     finish_reason: FinishReason | None = field(init=False, default=None)
-    scheduled: int = field(init=False, default=0)
-    computed: int = field(init=False, default=0)
-    cached: int = field(init=False, default=0)
+    num_scheduled_outputs: int = field(init=False, default=0)
+    num_computed_tokens: int = field(init=False, default=0)
+    num_cached_tokens: int = field(init=False, default=0)
     """Tokens of the prompt whose keys and values the prefix cache had when the request was first admitted."""
     prompt_logprobs: dict[int, "Logprobs"] = field(init=False, default_factory=dict)
     """Those of the prompt's tokens by their places, in order, from the second token on."""
@@ -99,12 +100,12 @@ class Request:
     @property
     def total(self) -> int:
         """Tokens of the prompt and of the answer, including the answer's tokens that planned steps will give."""
-        return self.prompt_length + self.scheduled
+        return self.prompt_length + self.num_scheduled_outputs
 
     @property
-    def left(self) -> int:
+    def num_uncomputed_tokens(self) -> int:
         """Tokens whose keys and values no planned step computes: 1 while the request is answered, token by token."""
-        return self.prompt_length + self.scheduled - self.computed
+        return self.prompt_length + self.num_scheduled_outputs - self.num_computed_tokens
 
     @property
     def answered(self) -> int:
@@ -114,7 +115,7 @@ class Request:
     @property
     def in_flight(self) -> int:
         """Tokens of the answer in planned steps whose result the host does not know yet."""
-        return self.scheduled - self.answered
+        return self.num_scheduled_outputs - self.answered
 
 
 class ScheduledTokens(NamedTuple):

@@ -10,7 +10,7 @@ from benchmarks import vllm_plugin
 from kernels.__main__ import main
 from kernels.cli.bench_serve import ServeBench, rounding_of
 from kernels.cli.serve_document import ServeCase, ServeRow, ours
-from kernels.cli.served_model import prepared
+from kernels.cli.served_model import prepare_model
 from kernels.load.lists import Lengths
 from kernels.load.vllm_server import ServerSettings, vllm
 from kernels.measure import ceilings
@@ -63,7 +63,7 @@ def test_a_kv_cache_in_fp8_is_asked_of_the_server_and_named_in_its_rows(tmp_path
 def test_the_floor_of_a_mixture_reads_the_experts_that_several_requests_choose(tmp_path: Path):
     """32 tokens choose 111.8 of 128 experts evenly, of 9.4 MB in each of 48 layers, at 4 TB/s."""
     rates = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 700}, "launch_us": 1.0}
-    model = prepared("qwen3-30b-a3b", "bf16", "cpu", tmp_path, weights=False)
+    model = prepare_model("qwen3-30b-a3b", "bf16", "cpu", tmp_path, weights=False)
     one, several = (model.floors(128, [count], rates)[count] for count in (1, 32))
     further = (128 * (1 - (1 - 8 / 128) ** 32) - 8) * 3 * 2048 * 768 * 2 * 48
     assert several - one == pytest.approx(64 * further / 4e9, rel=0.05)
@@ -102,7 +102,7 @@ def test_this_server_is_started_once_in_each_precision(tmp_path: Path):
 def test_answers_of_a_checkpoint_in_fp8_are_judged_by_what_each_server_rounds(tmp_path: Path):
     """This library's hold its values; a peer rounds activations to fp8 too."""
     folder = tmp_path / "model"
-    model = replace(prepared("tiny-llama", "bf16", "cpu", folder), device="cuda")
+    model = replace(prepare_model("tiny-llama", "bf16", "cpu", folder), device="cuda")
     load = {"model": "tiny-llama", "prompt": 12, "tokens": 5, "arrivals": "closed", "requests": 2}
     rows = [
         ServeRow(case=ServeCase(weights=weights, **load), variant="", peer=peer, gate="pass")
@@ -121,7 +121,7 @@ def test_the_plug_in_is_another_vllm_with_a_plan_of_the_model(tmp_path: Path):
     python.chmod(0o755)
     required = ["--site", str(tmp_path), "--json", str(tmp_path / "out.json")]
     options = vllm_plugin.arguments().parse_args(["--vllm", str(python), "--vllm-plugin", *required])
-    model = prepared("tiny-llama", "fp32", "cpu", tmp_path / "model")
+    model = prepare_model("tiny-llama", "fp32", "cpu", tmp_path / "model")
     bench = ServeBench(options, model, [2], Lengths(12, 5), {}, tmp_path)
     servers = bench.servers()
     assert [(server.variant, server.peer) for server in servers] == [

@@ -17,7 +17,7 @@ SOURCE = 'extern "C" __global__ void fill(int* y, long long value) { y[threadIdx
 
 
 def bytes_of(value):
-    held = launch.packed_argument(value)
+    held = launch.pack_argument(value)
     return ctypes.string_at(ctypes.addressof(held), ctypes.sizeof(held))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels import registry
 from kernels.cuda import triton_launch
 from kernels.cuda.call import Prepared, Workspace, identity, launch_nothing
-from kernels.cuda.launch import packed_argument
+from kernels.cuda.launch import pack_argument
 from kernels.cuda.nvrtc import PREBUILT
 from kernels.cuda.triton_build import build_of, compiling_for
 from kernels.cuda.triton_launch import leaves, pack_launch
@@ -50,8 +50,8 @@ def drawn(case: Case) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
 def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(name, case, params, monkeypatch):
     for module in MODULES:
-        if hasattr(module, "dependent"):
-            monkeypatch.setattr(module, "dependent", lambda pdl, device: pdl)
+        if hasattr(module, "uses_pdl"):
+            monkeypatch.setattr(module, "uses_pdl", lambda pdl, device: pdl)
     calls = prepared_calls(monkeypatch)
     registry.variant(name).build(case, params)._prepare(True, 7, None, **drawn(case))
     (call,) = calls
@@ -73,7 +73,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(name, case
     given = [np.float32(item) if isinstance(item, float) else item for item in [*addresses, 0, 0]]
     assert [float(argument) for argument in arguments] == [float(item) for item in given]
     declared = [BYTES[kind] for kind in re.findall(r"\.param \.(\w+)[^,)]*_param_\d+", compiled.asm["ptx"])]
-    held = [ctypes.sizeof(packed_argument(argument)) for argument in arguments]
+    held = [ctypes.sizeof(pack_argument(argument)) for argument in arguments]
     assert len(held) == len(declared)
     assert all(a == b for a, b, value in zip(held, declared, arguments, strict=True) if isinstance(value, np.float32))
     assert all(a >= b for a, b in zip(held, declared, strict=True))  # integers take their lower bytes
@@ -86,8 +86,8 @@ def test_what_is_noted_on_the_meta_device_is_what_a_call_compiles(name, case, pa
         on_meta = {key: each.to("meta") if isinstance(each, Tensor) else each for key, each in arguments.items()}
         function._prepare(True, 7, None, **on_meta)
     for module in MODULES:
-        if hasattr(module, "dependent"):
-            monkeypatch.setattr(module, "dependent", lambda pdl, device: pdl)
+        if hasattr(module, "uses_pdl"):
+            monkeypatch.setattr(module, "uses_pdl", lambda pdl, device: pdl)
     monkeypatch.setattr("kernels.attention.decode_call.processors", lambda: GPUS["h200"].sms)
     calls = prepared_calls(monkeypatch)
     registry.variant(name).build(case, params)._prepare(True, 7, None, **arguments)

@@ -39,7 +39,7 @@ def test_cuts_cover_the_product_and_fit(m, epilogue):
             assert config.stages * config.stage_bytes <= config.shared_bytes <= 232_448 - 4096
             assert config.sums_bytes <= config.shared_bytes
             assert config.shared_bytes + config.beside_bytes <= 232_448
-            if config.splits > 1 and not config.alias:
+            if config.splits > 1 and not config.sums_alias_ring:
                 assert config.groups * config.rows_of_block * 1024 <= config.stages * config.stage_bytes
             assert config.threads <= 640
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.cli.bench_serve import ServeBench, line
+from kernels.cli.bench_serve import ServeBench, format_row
 from kernels.cli.serve_document import ServeCase
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import LatencyObjective, LoadFigures, drop_warm_up
@@ -100,8 +100,8 @@ def test_a_row_of_bench_serve_is_marked_where_the_generator_was_late(ms: float, 
     case = ServeCase(model="m", weights="bf16", prompt=4, tokens=10, arrivals="closed", requests=40, concurrency=2)
     server = SimpleNamespace(variant="kernels", peer=False, settings={})
     requests = RequestList.random(lengths, 40, 100, 1)
-    row = bench._measured(server, case, requests, LoadFigures([late(regular(), ms)])).row
+    row = bench._measure(server, case, requests, LoadFigures([late(regular(), ms)])).row
     assert said in row.void
-    assert bool(row.void) == bool(said) == ("void" in line(row))
+    assert bool(row.void) == bool(said) == ("void" in format_row(row))
     assert row.generator == {"processes": 2, "send_late_ms": ms, "read_late_ms": 0}
     assert row.tokens_per_second == 200

@@ -23,7 +23,7 @@ from kernels.load.generator import MAX_IN_FLIGHT, Generator, LoadDuration, LoadT
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
-from kernels.load.sharing import Sending, merge_results, processes_for
+from kernels.load.sharing import DistributedLoad, merge_results, processes_for
 from tests.waiting import wait_for
 from tests.workers.loadtest.stub import running_stub
 
@@ -39,7 +39,7 @@ def address():
 def test_users_of_two_processes_share_the_requests_and_begin_together(address):
     requests = RequestList.random(LENGTHS, 60, 1000, 7)
     seen = []
-    sending = Sending(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
+    sending = DistributedLoad(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
     result = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
     assert sorted(exchange.planned.index for exchange in result.exchanges) == list(range(60))
     assert not any(exchange.error for exchange in result.exchanges)
@@ -63,7 +63,9 @@ def _most_at_once(sent: LoadTrace) -> int:
 
 def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
     requests = RequestList.random(LENGTHS, 60, 1000, 7, rate=60)
-    result = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
+    result = asyncio.run(
+        DistributedLoad(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run()
+    )
     assert [exchange.planned.index for exchange in result.exchanges] == list(range(60))
     intended = [(exchange.intended_ns - result.counted_from_ns) / 1e9 for exchange in result.exchanges]
     assert intended == pytest.approx([item.at_s for item in requests.planned], abs=1e-8)
@@ -82,7 +84,7 @@ def _deadly(last: int) -> PlannedLoad:
 
 
 def test_a_process_that_dies_ends_the_load_with_a_sentence(address):
-    sending = Sending(address, partial(_deadly, 9), LoadDuration(600), processes=2)
+    sending = DistributedLoad(address, partial(_deadly, 9), LoadDuration(600), processes=2)
     with pytest.raises(SenderDied, match=r"^A process that sent load ended by signal SIGKILL before it was done\.$"):
         asyncio.run(sending.run())
     assert not _senders(psutil.Process())
@@ -105,7 +107,7 @@ def _refused() -> PlannedLoad:
 
 def test_what_a_load_raises_in_a_process_is_raised_here(address):
     with pytest.raises(ValueError, match="cannot be made"):
-        asyncio.run(Sending(address, _refused, LoadDuration(600), processes=2).run())
+        asyncio.run(DistributedLoad(address, _refused, LoadDuration(600), processes=2).run())
 
 
 ENDLESS = """
@@ -115,10 +117,10 @@ from functools import partial
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.sharing import Sending
+from kernels.load.sharing import DistributedLoad
 requests = RequestList.random(Lengths(20, 8), 100_000, 1000, 7)
 address = Address.parse({url!r}, "sk-kept-secret")
-asyncio.run(Sending(address, partial(requests.load, "stub", 4), LoadDuration(600), 2).run())
+asyncio.run(DistributedLoad(address, partial(requests.load, "stub", 4), LoadDuration(600), 2).run())
 """
 
 
@@ -159,9 +161,9 @@ def test_processes_are_as_many_as_users_or_events_need_until_the_last_request(mo
     assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
     assert processes_for(None, hundred_a_second[:1], 60) == 1
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 16)
-    assert (sharing.max_processes(here=True), sharing.max_processes(here=False)) == (10, 16)
+    assert (sharing.max_processes(server_is_local=True), sharing.max_processes(server_is_local=False)) == (10, 16)
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
-    assert sharing.max_processes(here=True) == 1
+    assert sharing.max_processes(server_is_local=True) == 1
     assert merge_results([_sent([1.0], 5), _sent([2.0], 7)]).stopped_ns == 7
     assert merge_results([_sent([1.0], 5, overrun=True), _sent([2.0], 7)]).stopped_ns == 5
 

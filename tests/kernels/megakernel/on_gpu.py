@@ -8,7 +8,7 @@ import torch
 
 from kernels import runners
 from kernels.megakernel.program.shape import shape_of
-from kernels.ops.sampling import choose
+from kernels.ops.sampling import sample_token
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, GPU_NEAR
 
 PROMPT = 20
@@ -108,7 +108,7 @@ def assert_rule_draws(made: Any, logits: torch.Tensor, sampling: Sequence[Any]) 
     rows = logits.cpu().numpy()
     for step in range(len(rows)):
         for b, how in enumerate(sampling):
-            assert made[step, b] == choose(rows[step, b], how, step + 1), (step, how)
+            assert made[step, b] == sample_token(rows[step, b], how, step + 1), (step, how)
 
 
 def launched(runner: Any, first: torch.Tensor, position: Any, count: int, **options: Any) -> Any:

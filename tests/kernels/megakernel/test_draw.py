@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.ops.sampling import GREEDY, Sampling, choose
+from kernels.ops.sampling import GREEDY, Sampling, sample_token
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 
@@ -25,6 +25,7 @@ def test_every_draw_is_that_of_the_reference(sampling: list[Sampling], order: ob
     machine = gpu("llama", program, begin, 4, split_keys=8, sampling=sampling)
     tokens = machine.run(order)  # type: ignore[arg-type]
     expected = [
-        [choose(machine.logits[step, b], how, 11 + step + 1) for b, how in enumerate(sampling)] for step in range(4)
+        [sample_token(machine.logits[step, b], how, 11 + step + 1) for b, how in enumerate(sampling)]
+        for step in range(4)
     ]
     assert tokens.tolist() == expected

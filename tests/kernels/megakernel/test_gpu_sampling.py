@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.ops.sampling import GREEDY, Sampling, choose, scores
+from kernels.ops.sampling import GREEDY, Sampling, sample_token, scores
 from tests.kernels.megakernel.on_gpu import PROMPT, launched, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -34,7 +34,7 @@ def test_every_draw_is_that_of_the_reference(sampling):
         for b, how in enumerate(sampling):
             score = scores(rows[step, b], how, step + 1)
             assert score.max() - score[tokens[step, b]] < TIE, (step, how)
-            others += choose(rows[step, b], how, step + 1) != tokens[step, b]
+            others += sample_token(rows[step, b], how, step + 1) != tokens[step, b]
     assert others <= 1
 
 

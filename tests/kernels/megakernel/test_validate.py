@@ -210,7 +210,7 @@ def test_values_that_nobody_reads_are_found() -> None:
     broken = SMALL
     for s, i in every:
         broken = changed(broken, s, i, k_tiles=words["k_tiles"] - 1)
-    assert "unread" in {problem.kind for problem in Ordering(broken).run()}
+    assert "unread" in {problem.kind for problem in Ordering(broken).find_problems()}
 
 
 def test_keys_must_be_published_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_keys_must_be_published_before_they_are_read(monkeypatch: pytest.MonkeyP
         return replace(result, reads=(Access("candidates", words["layer"], sm, 1),)) if words["op"] == END else result
 
     monkeypatch.setattr(ordering, "effects", alone)
-    assert {"cache"} <= {problem.kind for problem in Ordering(SMALL).run()}
+    assert {"cache"} <= {problem.kind for problem in Ordering(SMALL).find_problems()}

@@ -21,7 +21,7 @@ from kernels.model.striped_hyena import CONVOLUTIONS
 from kernels.model_files import catalogue
 from kernels.ops import AttentionCase, Case
 from kernels.server.execution.ops import Usable, head_cases, packed_cases
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from tests.kernels.runners.engine_models import CONFIGS
 
 PAGES = Path(__file__).parents[3] / "docs" / "kernels"
@@ -55,7 +55,7 @@ def used() -> list[Case]:
         for batch in (1, 8)
         for case in LayerOps(decoder, BatchShape(batch, 128, 64)).cases()
     ]
-    passes, gpu = (Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)), GPUS["h200"]
+    passes, gpu = (PassShape(8, 4, 4, 2), PassShape(8, 0, 4, 0)), GPUS["h200"]
     for model in (model for model in models if not refusal(model) and can_tile(model, gpu)):
         tile_experts(model)
         decoders.append(Decoder(model))

@@ -9,7 +9,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopK
 
 from kernels import runners
 from kernels.ops import sampling
-from kernels.ops.sampling import GREEDY, Sampling, candidate_mask, choose, expand_samplings, gumbel, philox
+from kernels.ops.sampling import GREEDY, Sampling, candidate_mask, expand_samplings, gumbel, philox, sample_token
 from tests.kernels.runners.engine_models import load
 
 MAX_CHI_SQUARE = {3: 21.1, 7: 29.9}
@@ -42,7 +42,7 @@ def test_draws_follow_the_softmax(varied: str) -> None:
     drawn = np.zeros(8)
     for i in range(4000):
         how = Sampling(1.5, seed=i if varied == "seed" else 7, stream=i if varied == "stream" else 0)
-        drawn[choose(logits, how, i if varied == "index" else 3)] += 1
+        drawn[sample_token(logits, how, i if varied == "index" else 3)] += 1
     weights = np.exp(logits / 1.5)
     assert chi_square(drawn, 4000 * weights / weights.sum()) < MAX_CHI_SQUARE[7]
 
@@ -52,7 +52,7 @@ def test_draws_follow_what_top_k_and_top_p_leave() -> None:
     how = Sampling(1.0, top_k=6, top_p=0.8)
     keep = candidate_mask(logits, how)
     assert np.flatnonzero(keep).tolist() == [0, 1, 4, 6]  # of the six, these reach 0.8 of the mass
-    drawn = np.bincount([choose(logits, Sampling(1.0, 6, 0.8, seed), 0) for seed in range(4000)], minlength=8)
+    drawn = np.bincount([sample_token(logits, Sampling(1.0, 6, 0.8, seed), 0) for seed in range(4000)], minlength=8)
     assert not drawn[~keep].any()
     weights = np.exp(logits[keep])
     assert chi_square(drawn[keep], 4000 * weights / weights.sum()) < MAX_CHI_SQUARE[3]
@@ -76,17 +76,17 @@ def test_equal_logits_are_kept_together_greedy_takes_the_first_and_noise_is_fini
     assert candidate_mask(logits, Sampling(1.0, top_k=2)).tolist() == [True, True, True, False]
     assert candidate_mask(logits, Sampling(1.0, top_k=9, top_p=1.0)).all()
     assert np.isfinite(gumbel(Sampling(1.0, seed=2**64 - 1, stream=5), 9, np.arange(200_000))).all()
-    assert choose(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
+    assert sample_token(np.array([0.0, 3.0, 3.0], dtype=np.float32), GREEDY, 5) == 1
 
 
 @pytest.mark.parametrize("how", [GREEDY, Sampling(1.0), Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.5)], ids=str)
 def test_nan_is_never_drawn_and_infinity_always(how: Sampling) -> None:
     nan, infinity = np.float32("nan"), np.float32("inf")
     for index in range(20):
-        assert choose(np.array([nan, 1.0, nan, 1.5, -infinity], dtype=np.float32), how, index) in (1, 3)
-        assert choose(np.array([nan, 1.0, infinity, 1.5, infinity], dtype=np.float32), how, index) == 2
-    assert choose(np.array([nan, nan], dtype=np.float32), how, 0) == 0
-    assert choose(np.array([nan, -infinity], dtype=np.float32), how, 0) == 1
+        assert sample_token(np.array([nan, 1.0, nan, 1.5, -infinity], dtype=np.float32), how, index) in (1, 3)
+        assert sample_token(np.array([nan, 1.0, infinity, 1.5, infinity], dtype=np.float32), how, index) == 2
+    assert sample_token(np.array([nan, nan], dtype=np.float32), how, 0) == 0
+    assert sample_token(np.array([nan, -infinity], dtype=np.float32), how, 0) == 1
 
 
 def test_one_option_for_a_batch_gives_each_row_a_stream() -> None:
@@ -118,7 +118,9 @@ def test_the_eager_runner_draws_and_others_refuse() -> None:
     assert alone == drawn[1:]
     ids = torch.cat([prompt, torch.tensor(drawn)], dim=1)
     logits = eager.logits(ids)[:, 11:-1].float().numpy()
-    expected = [[choose(logits[row, i], expand_samplings(how, 2)[row], 12 + i) for i in range(6)] for row in range(2)]
+    expected = [
+        [sample_token(logits[row, i], expand_samplings(how, 2)[row], 12 + i) for i in range(6)] for row in range(2)
+    ]
     assert drawn == expected
     assert sampling.expand_samplings(how, 2)[1].stream == 1
     with pytest.raises(ValueError, match="the compiled runner is greedy"):

@@ -33,7 +33,7 @@ def expected(streams: Sequence[Tensor], partials: Sequence[Tensor]) -> Tensor:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_kernels_compile_without_spills_and_a_sum_by_copies_is_rounded_once(ranks: int) -> None:
     streams, partials = drawn(ranks, 5, 24, [CPU] * ranks)
-    result = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).summed(streams, partials)
+    result = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).reduce(streams, partials)
     assert all(torch.equal(item, expected(streams, partials)) for item in result)
     build = all_reduce.build_of(ranks)
     log = compile_log(build.source, dict(build.defines))
@@ -59,7 +59,7 @@ def test_gpus_sum_as_copies_do(ranks: int) -> None:
     assert isinstance(adds, all_reduce.AllReduceByPeerAccess)
     for m in (1, 300, 7, 128, 3, 299) * 20:
         streams, partials = drawn(ranks, m, 2048, gpus(ranks))
-        result = adds.summed(streams, partials)
+        result = adds.reduce(streams, partials)
         assert all(torch.equal(item.cpu(), expected(streams, partials)) for item in result)
     adds.check()
 
@@ -74,5 +74,5 @@ def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(ranks, mon
     assert all(item.isnan().any() for item in alone)
     with pytest.raises(RuntimeError, match=rf"GPU \d waited too long for a partial sum of GPU {ranks - 1}$"):
         adds.check()
-    assert all(torch.equal(item.cpu(), expected(streams, partials)) for item in adds.summed(streams, partials))
+    assert all(torch.equal(item.cpu(), expected(streams, partials)) for item in adds.reduce(streams, partials))
     adds.check()

@@ -8,7 +8,7 @@ import torch
 from kernels.attention.decode_call import DecodeCall
 from kernels.hardware import GPUS
 from kernels.model.decoder import Decoder
-from kernels.ops.sampling import Sampling, choose
+from kernels.ops.sampling import Sampling, sample_token
 from kernels.plan import KvCacheDtype, PlannedOp
 from kernels.server.execution import sampling_triton
 from kernels.server.execution.backend import KernelsBackend, block_of
@@ -57,7 +57,7 @@ def test_draws_what_the_reference_draws() -> None:
     ]  # fmt: skip
     logits = 3 * torch.randn(len(hows), VOCAB, generator=torch.Generator().manual_seed(1))
     indices = list(range(len(hows)))
-    expected = [choose(row, how, at) for row, how, at in zip(logits.numpy(), hows, indices, strict=True)]
+    expected = [sample_token(row, how, at) for row, how, at in zip(logits.numpy(), hows, indices, strict=True)]
     assert drawn(logits, hows, indices) == expected
 
 
@@ -73,7 +73,7 @@ def test_a_token_that_a_grammar_bars_is_never_drawn() -> None:
     logits = torch.full((4, VOCAB), float("-inf"), dtype=torch.float16)
     logits[:, [3, 150, 299]] = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float16)
     hows = [Sampling(), Sampling(1.0, seed=1), Sampling(2.0, top_k=50, seed=2), Sampling(1.0, top_p=0.5, seed=3)]
-    expected = [choose(row, how, 9) for row, how in zip(logits.float().numpy(), hows, strict=True)]
+    expected = [sample_token(row, how, 9) for row, how in zip(logits.float().numpy(), hows, strict=True)]
     assert drawn(logits, hows, [9] * 4) == expected
     assert {*expected} <= {3, 150, 299}
 

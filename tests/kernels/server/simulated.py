@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from kernels.server.execution.shapes import Shape, fitting, shapes
+from kernels.server.execution.shapes import PassShape, pass_shapes, smallest_holding
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
 from kernels.server.scheduler.requests import Request, Step
 
@@ -32,10 +32,10 @@ class Device:
     limits: SchedulerLimits
     cache: dict[tuple[int, int], int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
-    shapes: list[Shape] = field(init=False)
+    shapes: list[PassShape] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shapes = shapes(self.limits)
+        self.shapes = pass_shapes(self.limits)
 
     def run(self, step: Step) -> list[list[int]]:
         """The ids that each part chooses, pass after pass."""
@@ -48,7 +48,7 @@ class Device:
         size = self.limits.page_size
         assert len(step.prefill_chunks) <= self.limits.max_prefill_chunks
         assert len({id(item.request) for item in step.parts}) == len(step.parts) <= self.limits.max_num_seqs
-        shape = fitting(self.shapes, step)
+        shape = smallest_holding(self.shapes, step)
         assert not shape.blocks or shape.rows <= max(
             self.limits.max_num_batched_tokens, shape.decodes + self._least_room
         )
@@ -94,7 +94,7 @@ def check_pages(scheduler: Scheduler) -> None:
     for request in scheduler.running:  # a page that several read is full of tokens they have in common
         for at, page in enumerate(request.pages):
             if readers[page] > 1:
-                assert (at + 1) * pages.size <= request.computed
+                assert (at + 1) * pages.size <= request.num_computed_tokens
 
 
 def held(request: Request) -> bool:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from kernels.server.http import app
 from kernels.server.http.app import LARGE_BODY, document_of
-from kernels.server.http.body_parsing import document_in
+from kernels.server.http.body_parsing import parse_document
 from kernels.server.http.body_process import BodyReader, ReaderEnded
 from kernels.server.http.embeddings import EmbeddingRequest
 from kernels.server.http.errors import ApiError
@@ -66,8 +66,8 @@ def bytes_of(document: Any) -> bytes:
 def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], shared: BodyReader) -> None:
     body = bytes_of(given)
     value = asyncio.run(shared.read(kind, body, MAX_LENGTH))
-    assert value == document_in(body, kind, MAX_LENGTH)
-    assert value.model_fields_set == document_in(body, kind, MAX_LENGTH).model_fields_set
+    assert value == parse_document(body, kind, MAX_LENGTH)
+    assert value.model_fields_set == parse_document(body, kind, MAX_LENGTH).model_fields_set
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], sh
 )  # fmt: skip
 def test_errors_are_the_same(kind: type[BaseModel], body: bytes, shared: BodyReader) -> None:
     with pytest.raises(ApiError) as here:
-        document_in(body, kind, MAX_LENGTH)
+        parse_document(body, kind, MAX_LENGTH)
     with pytest.raises(ApiError) as there:
         asyncio.run(shared.read(kind, body, MAX_LENGTH))
     assert (there.value.status, there.value.document) == (here.value.status, here.value.document)
@@ -115,9 +115,9 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -
 def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkeypatch: pytest.MonkeyPatch) -> None:
     def here(body: bytes, *args: Any) -> CompletionRequest:
         assert len(body) < LARGE_BODY
-        return document_in(body, *args)
+        return parse_document(body, *args)
 
-    monkeypatch.setattr(app, "document_in", here)
+    monkeypatch.setattr(app, "parse_document", here)
     edge = bytes_of(TEXT | {"prompt": ""})
     for size in (LARGE_BODY - 1, LARGE_BODY):
         body = bytes_of(TEXT | {"prompt": "a" * (size - len(edge))})
@@ -148,8 +148,8 @@ def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
     class Killing(BodyReader):
         kills = 2
 
-        def _started(self) -> Connection:
-            connection = super()._started()
+        def _start(self) -> Connection:
+            connection = super()._start()
             if self.kills:
                 self.kills -= 1
                 self._process.kill()

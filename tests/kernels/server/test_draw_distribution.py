@@ -18,7 +18,7 @@ from kernels.plan import PlannedOp
 from kernels.server.execution.heads import head_case, sampling_head
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.packed import sample_tokens
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load
 
@@ -42,7 +42,7 @@ class Rows:
     """A request for each sampling. `fields` fills a pass of decodes for all of them."""
 
     def __init__(self, hows: Sequence[Sampling], device: str = "cpu") -> None:
-        self.shape = Shape(len(hows), 0, PAGE, 0)
+        self.shape = PassShape(len(hows), 0, PAGE, 0)
         self._sequences = Sequences(len(hows), PAGES, PAGE)
         self._host = torch.zeros(size(self.shape, PAGES), dtype=torch.uint8)
         self._memory = self._host.to(device)

@@ -18,7 +18,7 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_cases
 from kernels.server.execution.packed import PackedPass
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs, Request, Token
 from tests.kernels.runners.engine_models import CONFIGS, NEAR, SPARSE, load
@@ -124,7 +124,7 @@ def test_pages_in_fp8_hold_what_is_rounded_to_e4m3(
         layer.self_attn.v_scale = torch.rand(model.config.num_key_value_heads) / 10 + 0.01
     requests, expected = requests_of(9, (GREEDY, *SAMPLED)), requests_of(9, (GREEDY, *SAMPLED))
     own = served(model, requests, pages, kv_cache_dtype="fp8")
-    assert max(request.cached for request in requests) >= 16
+    assert max(request.num_cached_tokens for request in requests) >= 16
     rope, rounding = PackedPass._rope, []
 
     def rounded(self, w, shape, keys, values, scales):
@@ -175,7 +175,7 @@ def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: p
 def step_ops(decoder: Decoder, *decodes: int) -> list[PlannedOp]:
     """Attention of a step in one op, for passes of so many decodes."""
     capacity = -(-(96 + block_of(decoder)) // 8) * 8
-    shapes = [Shape(decode, 0, 4, 0) for decode in decodes]
+    shapes = [PassShape(decode, 0, 4, 0) for decode in decodes]
     cases = [case for shape in shapes for case in packed_cases(decoder, shape, 8, capacity, Usable(GPUS["cpu"]))]
     steps = [case for case in cases if case.op == "step_attention"]
     assert len(steps) >= len(decodes)
@@ -202,10 +202,10 @@ def test_fewer_decodes_may_multiply_fewer_bits_where_more_multiply_the_models_ow
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
     names = (["step_attention"] if with_step else []) + ["separate", "own_weights"]
     kernels._arrangements = lambda shape: {name: [] for name in names}  # type: ignore[method-assign]
-    kernels._fastest = {Shape(8, 0, 16, 0): "own_weights"}
-    assert [*kernels._possible(Shape(4, 0, 16, 0))] == [names[0], "own_weights"]
-    kernels._fastest[Shape(4, 0, 16, 0)] = names[0]
-    assert [*kernels._possible(Shape(2, 0, 16, 0))] == names[:1]
+    kernels._fastest = {PassShape(8, 0, 16, 0): "own_weights"}
+    assert [*kernels._possible(PassShape(4, 0, 16, 0))] == [names[0], "own_weights"]
+    kernels._fastest[PassShape(4, 0, 16, 0)] = names[0]
+    assert [*kernels._possible(PassShape(2, 0, 16, 0))] == names[:1]
 
 
 @pytest.mark.parametrize(("family", "pages"), [("llama", 40), ("gemma2", 11)])
@@ -222,7 +222,7 @@ def test_log_probabilities_are_the_models_and_change_no_answer(family, pages, mo
     served(model, silent, pages)
     assert [item.ids for item in asking] == [item.ids for item in silent]
     assert (own.scheduler.preempted > 0) == (pages == 11)
-    assert max(item.cached for item in asking) >= 16
+    assert max(item.num_cached_tokens for item in asking) >= 16
     for request in asking:
         told = [token.logprobs for token in tokens if token.request is request]
         if request.logprobs is None:

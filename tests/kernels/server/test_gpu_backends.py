@@ -24,7 +24,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.ops import Usable, packed_ops
 from kernels.server.execution.server_config import ServerConfig
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.requests import Request
 from tests.kernels.megakernel.on_gpu import models
@@ -152,7 +152,7 @@ def test_pages_in_fp8_give_the_models_answers(config, devices, scaled):
         for number in range(24)
     ]
     run_all(Engine([kernels]), requests)
-    assert max(request.cached for request in requests) >= 64
+    assert max(request.num_cached_tokens for request in requests) >= 64
     assert_models_answers(model, requests, "fp8")
 
 
@@ -161,7 +161,7 @@ def test_the_kernels_of_pages_in_fp8_pass_the_gate():
     config = catalogue.entry("llama-3.2-1b")[0]
     decoder = Decoder(skeleton(config, "bf16"))
     block, gpu = backend.block_of(decoder, "fp8"), GPUS["h200"]
-    for shape in (Shape(1, 0, block, 0), Shape(32, 16, block, 4)):
+    for shape in (PassShape(1, 0, block, 0), PassShape(32, 16, block, 4)):
         ops = packed_ops(decoder, shape, 16, 1024, Usable(gpu, kv_dtype="fp8"))
         result = [op for op in ops if op.op in ("rope", "attention")]
         assert [op.variant for op in result] == ["rope_triton", *["decode_split"] * (1 + bool(shape.blocks))]

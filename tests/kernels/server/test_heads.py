@@ -13,7 +13,7 @@ from kernels.server.execution import backend as backend_module
 from kernels.server.execution.backend import Captured, KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.heads import MAX_TOP_K, head_case, most_equal_rows, planned_heads, sampling_kinds
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load
@@ -67,7 +67,7 @@ def test_heads_follow_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_head_samples_with_a_soft_cap_or_many_equal_rows() -> None:
-    model, shape = Decoder(load("gemma2")), Shape(2, 0, 4, 2)
+    model, shape = Decoder(load("gemma2")), PassShape(2, 0, 4, 2)
     assert planned_heads(model, shape, planned(model)) == ["argmax"]
     model = Decoder(load("llama", seed=1))
     assert most_equal_rows(model.lm_head) == 1
@@ -84,12 +84,12 @@ def run_steps(own: Engine, count: int) -> None:
         own.run_step()
 
 
-def by_head(self: KernelsBackend, shape: Shape, graph: Captured, how: Sampling = GREEDY) -> float:
+def by_head(self: KernelsBackend, shape: PassShape, graph: Captured, how: Sampling = GREEDY) -> float:
     """A time that is shorter with a head."""
     return 1.0 if graph.one_pass.head else 2.0
 
 
-def by_logits(self: KernelsBackend, shape: Shape, graph: Captured, how: Sampling = GREEDY) -> float:
+def by_logits(self: KernelsBackend, shape: PassShape, graph: Captured, how: Sampling = GREEDY) -> float:
     return 3.0 - by_head(self, shape, graph)
 
 

@@ -10,7 +10,7 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from kernels import runners
-from kernels.ops.sampling import GREEDY, Sampling, choose
+from kernels.ops.sampling import GREEDY, Sampling, sample_token
 from kernels.server.execution.grammars import Grammars, Matcher
 from kernels.server.execution.logits_processing import Processor
 from kernels.server.messages import Refusal
@@ -49,7 +49,7 @@ def expected(runner, request: Request, options: LogitsOptions) -> list[int]:
             logits = RepetitionPenaltyLogitsProcessor(options.repetition_penalty)(ids, logits[None])[0]
         counts = torch.bincount(torch.tensor(answer, dtype=torch.int64), minlength=len(logits))
         logits -= options.frequency_penalty * counts + options.presence_penalty * (counts > 0)
-        answer.append(choose(logits.numpy(), request.sampling, ids.shape[1]))
+        answer.append(sample_token(logits.numpy(), request.sampling, ids.shape[1]))
     return answer
 
 

@@ -31,7 +31,7 @@ from kernels.server.execution.inputs import size, views
 from kernels.server.execution.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass
 from kernels.server.execution.served_plans import VARIANTS
-from kernels.server.execution.shapes import Shape
+from kernels.server.execution.shapes import PassShape
 from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
@@ -51,7 +51,7 @@ def epilogues(
 ) -> tuple[dict[str, set[str]], int]:
     """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
     model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
-    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, Usable(GPUS[gpu], copies, exclude, weights))
+    ops = packed_ops(model, PassShape(rows, 0, 16, 0), 16, 512, Usable(GPUS[gpu], copies, exclude, weights))
     result: dict[str, set[str]] = {}
     for op in ops:
         if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
@@ -166,7 +166,7 @@ class CountedCopies(NotedVariants):
 
 
 def packed_pass(
-    backend: KernelsBackend, variants: NotedVariants, shape: Shape, head: SamplingKind | None = None
+    backend: KernelsBackend, variants: NotedVariants, shape: PassShape, head: SamplingKind | None = None
 ) -> PackedPass:
     memory = torch.empty(size(shape, backend._pages), dtype=torch.uint8)
     return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
@@ -290,7 +290,7 @@ def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> N
 def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) -> None:
     head = Decoder(skeleton(catalogue.entry(model)[0], "bf16"))
     for rows in (1, 2, 4, 8, 16):
-        shape = Shape(rows, 0, 16, 0)
+        shape = PassShape(rows, 0, 16, 0)
         ops = [*packed_ops(head, shape, 16, 512, Usable(H200)), *head_ops(head, shape, Usable(H200))]
         cases = [(registry.variant(op.variant), case_from.validate_python(op.case), op.params) for op in ops]
         result = [
@@ -325,7 +325,7 @@ def test_memory_is_kept_for_every_copy_of_a_weight(backend, most, weights, exclu
 
 
 def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(backend, of_experts):
-    prompts = Shape(0, LONG // 16, 16, 1)
+    prompts = PassShape(0, LONG // 16, 16, 1)
     every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
     every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}

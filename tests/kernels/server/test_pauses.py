@@ -16,7 +16,7 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.pauses import estimated, longest_pass, within
 from kernels.server.execution.server_config import ServerConfig
-from kernels.server.execution.shapes import Shape, fitting, shapes
+from kernels.server.execution.shapes import PassShape, pass_shapes, smallest_holding
 from kernels.server.execution.sizing import CPU_KV_BYTES, STEP_TOKENS_ON, RequestedSize, limits_for, page_bytes
 from kernels.server.messages import AddRequest, EngineOutputs
 from kernels.server.processes.worker import GrammarCompiler, serve
@@ -31,14 +31,14 @@ LIMITS = SchedulerLimits(
 )
 
 
-def ms(shape: Shape) -> float:
+def ms(shape: PassShape) -> float:
     """A pass of 2,048 rows takes some 10 ms, and decodes more than other rows."""
     return 0.5 + shape.rows / 220 + shape.decodes / 300
 
 
 @pytest.mark.parametrize("most", [4.0, 100.0])
 def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
-    limits, stated = within(LIMITS, result := shapes(LIMITS), ms, most)
+    limits, stated = within(LIMITS, result := pass_shapes(LIMITS), ms, most)
     assert stated <= most
     draw, scheduler, longest, whole = random.Random(1), Scheduler(limits), 0.0, 0
     for turn in range(250):
@@ -49,7 +49,7 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
         if step is None:
             continue
         if step.prefill_chunks and step.decodes:
-            longest = max(longest, ms(fitting(result, step)))
+            longest = max(longest, ms(smallest_holding(result, step)))
         elif step.prefill_chunks:
             whole = max(whole, sum(part.tokens for part in step.prefill_chunks))
         scheduler.commit(step, [[1]] * len(step.parts))
@@ -59,15 +59,15 @@ def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: 
 
 
 def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() -> None:
-    limits, stated = within(LIMITS, shapes(LIMITS), ms, 0.1)
+    limits, stated = within(LIMITS, pass_shapes(LIMITS), ms, 0.1)
     assert limits.mixed_step_tokens == LIMITS.chunk_rows
-    assert stated == ms(longest_pass(limits, shapes(LIMITS))) > 0.1
+    assert stated == ms(longest_pass(limits, pass_shapes(LIMITS))) > 0.1
 
 
 def test_passes_of_a_cpu_are_estimated_from_two_short_ones() -> None:
     ms = estimated(lambda decodes: 100 + 5.0 * decodes, most=64)
-    assert ms(Shape(64, 2, 16, 1)) == pytest.approx(100 + 5 * 96)
-    assert estimated(lambda decodes: 100.0, most=1)(Shape(1, 1, 16, 1)) == 100
+    assert ms(PassShape(64, 2, 16, 1)) == pytest.approx(100 + 5 * 96)
+    assert estimated(lambda decodes: 100.0, most=1)(PassShape(1, 1, 16, 1)) == 100
 
 
 def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from kernels.server.execution.building import (
 )
 from kernels.server.execution.served_plans import plan_sentence, precision_refusal
 from kernels.server.execution.server_config import ServerConfig, drop_other_sizes, server_config
-from kernels.server.execution.shapes import default_decodes, fitting, shapes
+from kernels.server.execution.shapes import default_decodes, pass_shapes, smallest_holding
 from kernels.server.execution.sizing import RequestedSize
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
@@ -177,19 +177,19 @@ def test_a_plan_names_the_passes_that_a_server_captures_by_itself() -> None:
     assert default_decodes(64) == [1, 2, 4, 8, 16, 32, 48, 64]
     assert default_decodes(12) == [1, 2, 4, 8, 12]
     limits = SchedulerLimits(pages=100, page_size=16, max_num_seqs=64, max_model_len=256, max_num_batched_tokens=64)
-    assert shapes(limits) == shapes(limits, default_decodes(64))
+    assert pass_shapes(limits) == pass_shapes(limits, default_decodes(64))
 
 
 def test_a_pass_with_chunks_is_hardly_longer_than_what_it_holds() -> None:
     limits = SchedulerLimits(
         pages=100, page_size=16, max_num_seqs=64, max_model_len=4096, max_num_batched_tokens=2048, chunk_rows=8
     )
-    result, request = shapes(limits), Request("a", [1], 1)
+    result, request = pass_shapes(limits), Request("a", [1], 1)
     assert len(result) == 48  # as docs/serving.md says
 
     def rows(decodes: int, tokens: int) -> int:
         parts = [ScheduledTokens(request, 0, value, True, 1) for value in (1, tokens)]
-        return fitting(result, Step([parts[0]] * decodes, [parts[1]])).rows
+        return smallest_holding(result, Step([parts[0]] * decodes, [parts[1]])).rows
 
     assert [rows(32, tokens) for tokens in (128, 1100, 2016)] == [192, 1280, 2048]
     assert [rows(0, tokens) for tokens in (128, 1100, 2048)] == [128, 1280, 2048]

@@ -18,7 +18,7 @@ from kernels.load.connection import Address, hand_off
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import reserve_port
-from kernels.load.sharing import Sending
+from kernels.load.sharing import DistributedLoad
 from kernels.model_files import ModelRefused, catalogue
 from kernels.model_files.digests import model_digest
 from kernels.plan import Plan, Serving
@@ -176,7 +176,9 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
         served = Serving.model_validate(server.serving)
         requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
         address = Address("localhost", 80, False, "/v1", handoff_fd=server.handoff_fd)
-        sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run())
+        sent = asyncio.run(
+            DistributedLoad(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run()
+        )
     assert sorted(exchange.planned.index for exchange in sent.exchanges) == list(range(12))
     assert {(exchange.error, exchange.tokens) for exchange in sent.exchanges} == {("", 4)}
     assert server.process.returncode == 0

@@ -87,7 +87,7 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
     arrivals = [
         (at, Request(str(number), list(prompt), tokens, stop_ids=frozenset(stop)))
         for number, (at, prompt, tokens, stop) in enumerate(requests)
-        if len(prompt) + tokens <= limits.longest
+        if len(prompt) + tokens <= limits.max_seq_len
     ]
     answers = serve(limits, arrivals, cancelled, behind, few)
     for _, request in arrivals:
@@ -126,7 +126,7 @@ def test_a_common_beginning_is_computed_once() -> None:
     scheduler.add(second)
     step = scheduler.next_step()
     assert [(part.start, part.tokens) for part in step.prefill_chunks] == [(8, 4)]
-    assert second.cached == 8
+    assert second.num_cached_tokens == 8
     assert second.pages[:2] == first.pages[:2]
 
 
@@ -193,7 +193,7 @@ def test_only_a_request_that_has_not_begun_is_given_up_when_it_waited_too_long()
     while not scheduler.preempted:
         step = scheduler.next_step()
         scheduler.commit(step, [[7]] * len(step.parts))
-    assert (second.state, second.scheduled, first.state) == ("waiting", 0, "running")
+    assert (second.state, second.num_scheduled_outputs, first.state) == ("waiting", 0, "running")
     assert scheduler.expire(11.0) == []
 
 

@@ -13,14 +13,14 @@ from kernels.runners.vllm_process import has_network
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.sharing import Sending
+from kernels.load.sharing import DistributedLoad
 
 found = {"network": has_network()}
 if found["network"]:
     stub = subprocess.Popen([sys.executable, "-m", "benchmarks.stub_server"], stdout=subprocess.PIPE, text=True)
     address = Address.parse(f"http://127.0.0.1:{int(stub.stdout.readline())}")
     requests = RequestList.drawn(Lengths(20, 4), 12, 1000, 7)
-    sent = asyncio.run(Sending(address, partial(requests.load, "stub", 3), LoadDuration(60), 2).run())
+    sent = asyncio.run(DistributedLoad(address, partial(requests.load, "stub", 3), LoadDuration(60), 2).run())
     stub.terminate()
     found["tokens"] = [each.tokens for each in sent.exchanges]
     found["processes"] = len(sent.by_process)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.megakernel.program.exchange import bin_words, bins_of
-from kernels.ops.sampling import noisy
+from kernels.ops.sampling import add_gumbel_noise
 from tests.kernels.megakernel.interpreter.threshold_search import ThresholdSearch, area_of, flag_of
 from tests.kernels.megakernel.interpreter.words import (
     Words,
@@ -40,7 +40,7 @@ def draw_candidates(sm: "StreamingMultiprocessor", best: Words) -> Generator[boo
     for b, (how, search) in enumerate(zip(sampling, searches, strict=True)):
         keep = logits[b] >= search.threshold
         if not how.greedy and keep.any():
-            scores = noisy(how, logits[b, keep], ids[keep], sm.length(b))
+            scores = add_gumbel_noise(how, logits[b, keep], ids[keep], sm.length(b))
             picks[b] = candidates_of(scores, ids[keep]).max()
     flag = flag_of(sm.round)
     words = yield from exchange(sm, candidate_words(picks, flag).ravel())
