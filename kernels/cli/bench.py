@@ -226,16 +226,16 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
     selected = select_cases(offered, texts)
     for text in (text for text in texts if not select_cases(offered, [text])):
         print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
-    bench, variants = TuningContext(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
+    context, variants = TuningContext(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
     tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in selected}
     if options.jobs > 1:
         started = time.monotonic()
-        bench.proven = prove_ahead(replace(bench, only=variants), selected, options.jobs)
-        print(f"Proven ahead: {len(bench.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
+        context.proven = prove_ahead(replace(context, only=variants), selected, options.jobs)
+        print(f"Proven ahead: {len(context.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in selected:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
         seconds = (options.seconds or DEFAULT_SECONDS) + 2 * building
-        trials = try_case(replace(bench, only=tried[case.key]), case, seconds=seconds)
+        trials = try_case(replace(context, only=tried[case.key]), case, seconds=seconds)
         yield from bench_rows(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
 

@@ -7,10 +7,10 @@ from kernels.cuda.occupancy import H200_CLUSTERS, MAX_SHARED_BYTES, max_active_c
 from kernels.ops import LinearCase
 
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
-"""Rows of x that a block takes, the N of its warpgroup products."""
+"""The N of a warpgroup product: padded rows of x that a block takes."""
 
 WIDE = (*range(48, 161, 8), 192)
-"""Rows of w when these are N instead: as many as fill a wave of blocks."""
+"""The N with `wide`: rows of w, as many as fill a wave of blocks."""
 
 UNEVEN_N_COST = 1.25
 """The factor by which products take longer if N is not a multiple of 16."""
@@ -26,7 +26,7 @@ CODES_BYTES = 64 * PANEL
 PACKED_BYTES = CODES_BYTES + 64 * 2 * 2
 """Bytes of 64 rows of a panel in e4m3; and in int8, with a float16 scale for each 32 columns."""
 WIDENED = {"int8": PACKED_BYTES, "fp8": CODES_BYTES}
-"""Weights that become bf16 in registers, and the same bytes."""
+"""Weights that become bf16 in registers, with the bytes of 64 rows of a panel."""
 MAX_DYNAMIC = MAX_SHARED_BYTES - 4096
 """Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
 SQUARE_WARPS = 3

@@ -84,7 +84,7 @@ def check_content(path: str, head: bytes, size: int) -> None:
 
 
 def _is_pickle(head: bytes, complete: bool) -> bool:
-    """Protocols 2 to 5 by their mark and first opcodes; 0 and 1 when all of the file is a pickle that calls."""
+    """Protocols 2 to 5 by their mark and first opcodes; 0 and 1 where the whole file parses as a pickle that calls."""
     binary = head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
     if not binary and not (complete and head.rstrip().endswith(b".")):
         return False

@@ -20,10 +20,13 @@ NVFP4_BLOCK = 16
 class QuantisedWeight:
     """A weight [rows, k] as codes and scales.
 
-    int8: codes int8, `scales` [rows, k / 32] float16. int4: codes uint8 0 to 15, scales alike, and as many `zeros`, 8
-    where symmetric: those of `QuantisedMatrix`. fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes
-    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. mxfp4: as `mxfp4_blocks`. The last block
-    or group may be short.
+    int8:  codes int8; scales [rows, k / 32] float16
+    int4:  codes uint8, 0 to 15; scales as int8; as many zeros, 8 where symmetric: those of `QuantisedMatrix`
+    fp8:   codes float8_e4m3fn; scales [rows] float32
+    nvfp4: codes uint8 (e2m1); scales [rows, k / 16] float8_e4m3fn, times `tensor_scale`
+    mxfp4: as `mxfp4_blocks`
+
+    The last block or group may be short.
     """
 
     codes: torch.Tensor

@@ -75,8 +75,8 @@ class _Finder:
         names = {offer.name for offer in registry.offers(case, self._gpu)[0] if usable(case, offer.name)}
         if not names & quick_variants():
             return None
-        bench = TuningContext(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
-        choice = self._choices.choose(case, bench, CASE_SECONDS)
+        context = TuningContext(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)
+        choice = self._choices.choose(case, context, CASE_SECONDS)
         if choice.ms is None or not usable(case, choice.variant):
             return None
         self.notes.append(_note(case, choice))

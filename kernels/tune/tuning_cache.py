@@ -64,9 +64,9 @@ class TuningCache:
         self._write(self._read() | {case.key: vars(choice)})
         return choice
 
-    def choose(self, case: Case, bench: TuningContext, seconds: float = 30.0) -> TunedVariant:
+    def choose(self, case: Case, context: TuningContext, seconds: float = 30.0) -> TunedVariant:
         """The choice for the case: the stored one, else measured now, else torch's own."""
-        return self.find(case) or self.keep(case, try_case(bench, case, seconds=seconds))
+        return self.find(case) or self.keep(case, try_case(context, case, seconds=seconds))
 
     def fallback(self, case: Case) -> TunedVariant:
         """torch's own variant of the op. Raises KeyError for an op that has none."""

@@ -52,10 +52,11 @@ class LimitSearch:
         """The highest number of users that was met, 0 where none was.
 
         Calls `verdict_at` once for each load, and again for one that had too few requests where the search comes back
-        to it; so it does to the last load on the way up, if each may be put on more than once.
+        to it; likewise for the last load of the climb, if `looks` is above 1.
 
         Where it says None there is no time for that load: the search ends with what was met so far. Behind the search
-        the load is doubled further while `rises` says that throughput still does, for the curve; K has room for it.
+        the load is doubled further while `rises` says that throughput still does, for the curve; `loads` counts these
+        doublings too.
         """
         met, above, users, loads = 0, self.most + 1, 1, 0
         while (verdict := verdict_at(users)) is not None:

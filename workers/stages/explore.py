@@ -69,20 +69,20 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
     journal = Journal(document, context)
-    bench = TuningContext(
+    tuning = TuningContext(
         device,
         GPUS[document.gpu],
         profile.ceilings.model_dump(),
         CASE_RULE,
         only=offered_variants(document.workload),
-        note=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
-        note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
-        left_out={left_out.key: left_out.sentence for left_out in journal.left_out},
+        on_trial=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
+        on_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
+        skip_reasons={left_out.key: left_out.sentence for left_out in journal.left_out},
     )
     cases, sentence = wanted_cases(document, profile)
     with watch_device(document) as environment:
         choices = TuningCache(environment().model_dump())
-        candidates = _explore(document, cases, context, bench, journal, choices)
+        candidates = _explore(document, cases, context, tuning, journal, choices)
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates, sentence=sentence)
 
 
@@ -121,7 +121,7 @@ def _explore(
     document: StageInput,
     cases: list[ProfiledCase],
     context: Context,
-    bench: TuningContext,
+    tuning: TuningContext,
     journal: Journal,
     choices: TuningCache,
 ) -> list[Candidate]:
@@ -131,7 +131,7 @@ def _explore(
             position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)
         )
         lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
-        make = partial(_candidates_of, bench, choices, profiled, lossy, seconds, forbidden)
+        make = partial(_candidates_of, tuning, choices, profiled, lossy, seconds, forbidden)
         candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
     refused = sum(candidate.gate == "refused" for candidate in candidates)
@@ -142,7 +142,7 @@ def _explore(
 
 
 def _candidates_of(
-    bench: TuningContext,
+    tuning: TuningContext,
     choices: TuningCache,
     profiled: ProfiledCase,
     lossy: list[Case],
@@ -150,7 +150,7 @@ def _candidates_of(
     forbidden: str,
 ) -> list[Candidate]:
     """The candidates of one case; the best is kept in the tuning cache."""
-    trials = try_case(bench, profiled.case, lossy, seconds, forbidden)
+    trials = try_case(tuning, profiled.case, lossy, seconds, forbidden)
     _keep(choices, profiled.case, trials)
     return [candidate(trial, profiled.per_request) for trial in trials]
 

@@ -20,7 +20,7 @@ from kernels.model.striped_hyena import LongConvolution
 from kernels.model.tensor_parallel import shards_of
 from kernels.model.tensor_parallel_modules import PartialSum
 from kernels.runners import Generation, Runner
-from workers.traces.labels import CONVOLUTION, EXCHANGE, TraceScope, tail_of
+from workers.traces.labels import ALL_REDUCE, CONVOLUTION, TraceScope, tail_of
 from workers.traces.op_counter import CountedOp, OpCounter
 
 
@@ -178,7 +178,7 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
     if isinstance(module, PartialSum):
-        return TraceScope("unit", EXCHANGE, owner)
+        return TraceScope("unit", ALL_REDUCE, owner)
     if isinstance(module, Convolution | LongConvolution):
         return TraceScope("unit", f"{CONVOLUTION}{tail}", owner)
     if "Norm" in owner:

@@ -19,7 +19,7 @@ NOT_ATTRIBUTED = (UNATTRIBUTED, COPIES, ELEMENTWISE)
 """Names that tell no operation: the last two say what kind of kernel ran, and not for what."""
 
 CONVOLUTION = "convolution "
-EXCHANGE = "sum over the GPUs"
+ALL_REDUCE = "sum over the GPUs"
 EXPERTS, ROUTER, ROUTING = "experts", "linear router", "routing"
 """Of a mixture of experts: the experts' products, the router's, and all that chooses, sorts and sums up."""
 

@@ -89,7 +89,7 @@ class Program:
 def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     """The program of one token for every SM of a rank. Ranks differ in their partials and shards of the vocabulary.
 
-    Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
+    Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with 0 units where it has no rows: each SM
     keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD
     comes before each of them instead, on the SMs that have columns of it. The program's layout is `layout` fitted to
     the shape.

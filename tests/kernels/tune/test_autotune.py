@@ -226,8 +226,8 @@ def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(
     monkeypatch.setattr(gate, "compute", lambda *args: during["reference"].add(noted[-1]) or compute(*args))
     on = replace(
         bench(frozenset({"planted_noting"})),
-        note=lambda trial, building: noted.append(trial.variant),
-        note_reference=lambda case: noted.append(case.key),
+        on_trial=lambda trial, building: noted.append(trial.variant),
+        on_reference=lambda case: noted.append(case.key),
     )
     (trial,) = try_case(on, CASE)
     assert trial.gate == "pass", trial.reason
@@ -236,5 +236,5 @@ def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(
 
 def test_a_case_whose_reference_took_too_long_is_left_out(plant):
     plant(Fast)
-    result = try_case(replace(bench(frozenset({"planted_fast"})), left_out={CASE.key: "It took too long."}), CASE)
+    result = try_case(replace(bench(frozenset({"planted_fast"})), skip_reasons={CASE.key: "It took too long."}), CASE)
     assert [(item.gate, item.reason) for item in result] == [("error", "It took too long.")]

@@ -19,7 +19,7 @@ from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.planning import placements
 from workers.stages import profile
-from workers.traces.labels import EXCHANGE as SUM
+from workers.traces.labels import ALL_REDUCE
 from workers.wording.provenance import placement_words
 
 CONFIG = TINY | {"hidden_size": 128, "head_dim": 64, "num_attention_heads": 2, "intermediate_size": 2048}
@@ -76,7 +76,7 @@ def test_what_runs_today_is_the_faster_of_two_ways_over_both(run: Run) -> None:
     assert "The faster of two ways counts" in run.report
     rows = {row.op: row for row in run_results.profile.rows if row.phase == "decode"}
     assert rows["linear q_proj"].calls == 2 * 3  # two layers, three steps
-    assert SUM not in rows
+    assert ALL_REDUCE not in rows
     assert run_results.explore.candidates == []
     assert "2 GPUs hold the model" in run_results.explore.sentence
 
@@ -103,7 +103,12 @@ def test_the_profile_of_a_sharded_model_names_what_the_gpus_add_up(
     results = Results(admit=run.results.admit)
     sharded = profile.run(documents("profile", CONFIG, results), Context(tmp_path, tmp_path))
     rows = {(row.op, row.phase) for row in sharded.rows}
-    assert {(SUM, "prefill"), (SUM, "decode"), ("linear q_proj", "decode"), ("attention", "decode")} <= rows
+    assert {
+        (ALL_REDUCE, "prefill"),
+        (ALL_REDUCE, "decode"),
+        ("linear q_proj", "decode"),
+        ("attention", "decode"),
+    } <= rows
 
 
 def test_its_plan_is_confirmed_over_the_same_shards_and_both_sides_pay_for_both_gpus(run: Run) -> None:
