@@ -100,7 +100,7 @@ def test_a_row_of_bench_serve_is_marked_where_the_generator_was_late(ms: float, 
     case = ServeCase(model="m", weights="bf16", prompt=4, tokens=10, arrivals="closed", requests=40, concurrency=2)
     server = SimpleNamespace(variant="kernels", peer=False, settings={})
     requests = RequestList.random(lengths, 40, 100, 1)
-    row = bench._measured(server, case, requests, LoadFigures([late(regular(), ms)])).row
+    row = bench._measure(server, case, requests, LoadFigures([late(regular(), ms)])).row
     assert said in row.void
     assert bool(row.void) == bool(said) == ("void" in line(row))
     assert row.generator == {"processes": 2, "send_late_ms": ms, "read_late_ms": 0}

@@ -148,8 +148,8 @@ def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
     class Killing(BodyReader):
         kills = 2
 
-        def _started(self) -> Connection:
-            connection = super()._started()
+        def _start(self) -> Connection:
+            connection = super()._start()
             if self.kills:
                 self.kills -= 1
                 self._process.kill()

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from django.core.cache import caches
 
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.reports import notes, services
 from workbench.runs import report_files
 from workbench.web import pdf
@@ -141,9 +141,9 @@ def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, 
     monkeypatch.setattr(pdf, "SECONDS", 0.05)
     assert "took too long" in client.get(address).content.decode()
     monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 0)
-    with held("pdf"):
+    with try_lock("pdf"):
         assert "Try again in some seconds" in client.get(address).content.decode()
     monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 600)
-    with held(f"pdf {published.organisation_id}"):
+    with try_lock(f"pdf {published.organisation_id}"):
         busy = client.get(address)
     assert (busy.status_code, busy["Retry-After"]) == (503, "5"), "another reader of the organisation waits already"
