@@ -19,7 +19,7 @@ from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import catalogue
 from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
-from kernels.server.http.X
+from kernels.server.http.embeddings import EmbeddingRequest, embed_texts
 from kernels.server.processes.encoder import (
     MAX_ROWS,
     MAX_TOKENS,
