@@ -66,7 +66,7 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def further_process(result: Result) -> SimpleNamespace:
     ready = SimpleNamespace(is_ready=lambda seconds: True, close=lambda: None)
-    return SimpleNamespace(process=ready, measured=lambda seconds: result)
+    return SimpleNamespace(process=ready, measure=lambda seconds: result)
 
 
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:
