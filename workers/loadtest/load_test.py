@@ -29,8 +29,8 @@ from workers.stats.verdicts import CONFIDENCE, overall
 PROBES = (32, 160)
 """Words of the two requests by which the server's way of counting tokens is learnt."""
 REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
-SMALLER = (1, 4, 16)
-"""The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
+DIVISORS = (1, 4, 16)
+"""The words of PROBES are divided by these in turn, until the server takes the probes: a short context refuses some."""
 STREAMED = ("ttft", "tpot", "itl", "e2e")
 NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
@@ -90,13 +90,13 @@ class LoadTest:
                 raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
-async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
+async def calibrate_token_scale(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither.
 
     Where the server refuses a field that a load can do without, the test is returned without it.
     """
-    for smaller in SMALLER:
-        exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
+    for divisor in DIVISORS:
+        exchanges = [await probe(test.target, test.traffic, words // divisor) for words in PROBES]
         refused = next((exchange for exchange in exchanges if exchange.error), None)
         if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
             break
@@ -104,7 +104,9 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
         target = test.target
         for name in (name for name in REFUSABLE if name not in target.refused):
             if name in refused.sentence and refused.status in REFUSALS:
-                return await learn(replace(test, target=replace(target, refused=(*target.refused, name))))
+                return await calibrate_token_scale(
+                    replace(test, target=replace(target, refused=(*target.refused, name)))
+                )
         if refused.status == HTTPStatus.NOT_FOUND:
             where = f"{target.address.base}{PATHS[target.api]}"
             raise NotMeasurable(f"{refused.sentence.rstrip('.')}. The request went to {where}.")
@@ -112,12 +114,14 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     first, second = (exchange.counted_prompt for exchange in exchanges)
     if first is None or second is None:
         return test, TokenScale()
-    return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+    return test, TokenScale.from_counts((PROBES[0] // divisor, PROBES[1] // divisor), (first, second))
 
 
 async def apply_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
-    """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
-    test, scale = await learn(test)
+    """Learns how the server counts, then puts the load on it. Returns the trace, and the test without the fields that
+    the server refuses. Raises NotMeasurable, or InvalidRecording for a broken recording.
+    """
+    test, scale = await calibrate_token_scale(test)
     try:
         return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
     except SenderDied as error:
@@ -140,11 +144,11 @@ def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, L
 def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
     """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    test, sent = load_running(test, progress)
+    test, sent = run_load(test, progress)
     return judge_load(test, sent, at), sent
 
 
-def load_running(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+def run_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
     """Puts load on the server, as `apply_load`. Raises what `measure` raises."""
     test.check()
     return asyncio.run(apply_load(test, progress))
