@@ -55,7 +55,7 @@ def test_the_download_has_customer_note_people_dates_and_prices(browser, api, en
         published.document.prices.source,
     ):
         assert part in html.unescape(page)
-    assert api(engineer).get(f"/api/v1/reports/{published.id}/file").content.decode() == services.page(published)
+    assert api(engineer).get(f"/api/v1/reports/{published.id}/file").content.decode() == services.render_page(published)
     assert str(done.id) not in page
     assert not re.search(r"<script|<link(?! rel=\"icon\" href=\"data:,\">)|(src)=\"http|@import|url\(", page)
 
@@ -68,7 +68,9 @@ def test_what_a_run_wrote_by_itself_says_that_it_is_a_draft(browser, engineer, d
     assert "Report to share" not in client.get(f"/runs/{done.id}/result/").content.decode()
     organisation.name = "Renamed"
     organisation.save()
-    assert all(words in services.page(report) for words in ("For Voice", "Draft")), "a later name does not change it"
+    assert all(words in services.render_page(report) for words in ("For Voice", "Draft")), (
+        "a later name does not change it"
+    )
 
 
 @pytest.mark.parametrize(
