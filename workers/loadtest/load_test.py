@@ -204,10 +204,20 @@ def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
 
 def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
-    tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
+    void = load.lag.sentence(closed=not load.open_loop)
     notes = [void] if void else []
     if any(sent.overrun for sent in load.rounds):
         notes.append(f"Sending stopped when {MAX_IN_FLIGHT:,} requests were open: the server does not keep up.")
+    notes += _token_notes(load, counts=test.target.api != "embeddings")
+    notes += [REFUSABLE[name] for name in test.target.refused]
+    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
+        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    return notes + _sample_notes(test, load)
+
+
+def _token_notes(load: LoadSummary, counts: bool) -> list[str]:
+    """On how the server counts and streams tokens; `counts` is whether it should give the answers' counts."""
+    tokens, notes = load.tokens(), list[str]()
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
         notes.append(
             f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
@@ -218,7 +228,7 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
             "gaps between tokens are gaps between events."
         )
-    if tokens.uncounted and test.target.api != "embeddings":
+    if tokens.uncounted and counts:
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     at_once = sum(  # two tokens may be of one step of the server
         len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < MIN_GAP_MS for _, served in load.served
@@ -231,12 +241,14 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     parts = sum(exchange.tokens < sum(exchange.with_text) for exchange, _ in load.served)
     if parts:
         notes.append(f"{parts:,} answers had more events with text than the server counted tokens.")
-    notes += [REFUSABLE[name] for name in test.target.refused]
-    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
-        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    return notes
+
+
+def _sample_notes(test: LoadTest, load: LoadSummary) -> list[str]:
+    """On the requests that promises are judged by: fewer than all, or ones that depend on each other."""
     of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
     single = [load.outcome(objective, test.confidence) for objective in of_requests]
-    notes += [
+    notes = [
         f"{outcome.objective.label} is judged by {outcome.requests:,} of {len(load.exchanges):,} requests: the others "
         "ended before it."
         for outcome in single
