@@ -201,5 +201,6 @@ def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run, workload, engi
     run.refresh_from_db()
     fixed.refresh_from_db()
     assert (run.gpu_class, services.waiting_for(run)) == ("cpu", "")
-    assert (fixed.gpu_class, services.waiting_for(fixed)) == ("h200", "Waiting for a worker of class h200.")
+    waits = "Waiting for a worker of class h200. None is running; workers of class cpu are."
+    assert (fixed.gpu_class, services.waiting_for(fixed)) == ("h200", waits)
     assert "rerouted" in _kinds(run)
