@@ -33,8 +33,8 @@ MAX_ELEMENTS = 64 * 768 * 32_768
 
 
 def cases(lengths: list[int] | None) -> Iterator[FftConvCase]:
-    for width, batch, these in ((768, 64, LENGTHS), (4096, 1, WIDE)):
-        for length in these:
+    for width, batch, lengths_of_width in ((768, 64, LENGTHS), (4096, 1, WIDE)):
+        for length in lengths_of_width:
             if lengths is None or length in lengths:
                 fitting = max(1, min(batch, MAX_ELEMENTS // (width * length)))
                 yield FftConvCase(batch=fitting, width=width, length=length, filter=length)
@@ -79,20 +79,20 @@ def compile_all(to_compile: list[FftConvCase]) -> None:
         list(pool.map(lambda build: build.binary(), builds.values()))
 
 
-def error(answer: torch.Tensor, truth: torch.Tensor) -> float:
+def relative_error(answer: torch.Tensor, truth: torch.Tensor) -> float:
     """The largest difference in the first channels, as a share of the largest value."""
     one, two = answer[:, :4].double(), truth[:, :4].double()
     return float((one - two).abs().max() / two.abs().max())
 
 
 def measure_case(case: FftConvCase, seconds: float) -> Iterator[dict[str, Any]]:
-    given = inputs.draw(case, "cuda", 1)
-    truth = truth_of(case, given)
-    calls = calls_of(case, given)
+    arguments = inputs.draw(case, "cuda", 1)
+    truth = truth_of(case, arguments)
+    calls = calls_of(case, arguments)
     errors = {}
     for name, call in list(calls.items()):
         try:
-            errors[name] = error(call(), truth)
+            errors[name] = relative_error(call(), truth)
         except Exception as failure:
             print(f"{name}: {type(failure).__name__}: {str(failure)[:300]}", flush=True)
             del calls[name]

@@ -6,8 +6,10 @@
 timed as the engine runs it, without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
 overlap, since dependent launches begin early. So the time of a kernel is that from the end of the one that ended before
 it to its own end: these add up to the pass. `busy_us_a_call` is the time from a kernel's own beginning to its end. On a
-CPU the rows have torch's operators, which proves the program alone. `heads_ms` are the ms of passes of up to 16 decodes
-alone that end with logits and a draw, and with an LM head: greedy (`argmax`), and with top-k and top-p (`top_k_p`).
+CPU the rows have torch's operators, which only shows that this script runs.
+
+`heads_ms` are the ms of passes of up to 16 decodes alone, greedy (`argmax`) and with top-k and top-p (`top_k_p`). Each
+is timed with an end of logits and a draw, and with an LM head.
 """
 
 import argparse

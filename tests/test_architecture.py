@@ -14,7 +14,7 @@ from tests.programs import ROOT, python
 
 LONGEST_FILE = 300
 TORCH_FREE = [
-    "workers.gpu", "workers.documents.stages", "workers.loadtest.measuring", "workbench.celery",
+    "workers.gpu", "workers.documents.stages", "workers.loadtest.load_test", "workbench.celery",
     "workbench.urls", "workbench.wsgi", "workbench.cli.commands", "workbench.embedded", "kernels.ops",
     "kernels.plan", "kernels.hardware", "kernels.registry", "kernels.model_files",
     "kernels.model_files.catalogue", "kernels.model.weights", "kernels.runners", "kernels.__main__",

@@ -19,7 +19,7 @@ if [[ ${GPUS:-2} == 4 ]]; then sla=benchmarks/h200/gpus-larger-four.yaml; fi
 if [[ -z ${ONLY:-} ]]; then ONLY="tests today small"; fi
 
 step tests 60 "$PYTHON" -m pytest tests/kernels/runners/test_sharded.py -q -m gpu -p no:cacheprovider
-step today 90 "$PYTHON" -m benchmarks.several_gpus_today llama-3.1-8b --json "$OUT/today.json"
+step today 90 "$PYTHON" -m benchmarks.device_map_baseline llama-3.1-8b --json "$OUT/today.json"
 
 mkdir -p "$scratch/gpus"
 entry='from dataclasses import replace; from pathlib import Path; from kernels.hardware import GPUS, write_entry; import sys

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from workers.loadtest.highest_load import RATES, LimitSearch
+from workers.loadtest.highest_load import RATE_STEPS, LimitSearch
 from workers.stats import dependence
 from workers.stats.verdicts import verdict
 
@@ -83,7 +83,7 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
     At the next step the server is busy a share `used` of the time, and the promise is just broken: there the times have
     an exponential distribution of mean 1 / (1 − used).
     """
-    search, draws, wrong = LimitSearch(RATES, least=3), np.random.default_rng([holds, requests]), 0
+    search, draws, wrong = LimitSearch(RATE_STEPS, least=3), np.random.default_rng([holds, requests]), 0
     limit = -math.log(1 - percentile / 100) / (1 - used)
 
     def met(index: int) -> bool:
@@ -112,7 +112,7 @@ def main() -> None:
             print(f"| {max_users:,} | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
     for percentile in PERCENTILES:
         shares = [worst_of_rates(percentile, requests) for requests in REQUESTS]
-        print(f"| {RATES} rates | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
+        print(f"| {RATE_STEPS} rates | p{percentile} | {' | '.join(f'{share:.2%}' for share in shares)} |")
 
 
 if __name__ == "__main__":

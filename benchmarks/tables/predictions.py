@@ -77,8 +77,8 @@ def _medians(group: Sequence[Error]) -> str:
     if not group:
         return "–"
     before, now = median(error.roofline_error for error in group), median(error.error for error in group)
-    return f"{_percent(before)}, now {_percent(now)}"
+    return f"{_signed_percent(before)}, now {_signed_percent(now)}"
 
 
-def _percent(share: float) -> str:
+def _signed_percent(share: float) -> str:
     return f"{round(100 * share):+d} %".replace("-", "−").replace("+0 %", "0 %")

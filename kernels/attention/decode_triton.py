@@ -193,7 +193,7 @@ def write(out, row, o, o_at, C: tl.constexpr):
 
 @triton.jit
 def merge(scratch, first, factor, o, o_at, C: tl.constexpr):
-    """o = factor · Σ share · part over the splits, in order. A split's share is 2^(its sum) / Σ 2^(sums)."""
+    """o = factor · Σ prob · part over the splits, in order. A split's probability is 2^(its sum) / Σ 2^(sums)."""
     row, d = tl.arange(0, C.REAL_BLOCK), tl.arange(0, C.BLOCK_D)
     highest = tl.full([C.REAL_BLOCK], float("-inf"), tl.float32)
     denominator = tl.full([C.REAL_BLOCK], 0.0, tl.float32)

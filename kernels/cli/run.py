@@ -39,7 +39,7 @@ class RunDocument(BaseModel):
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", type=Path, required=True, help="plan.json")
-    parser.add_argument("--model", type=Path, required=True, help="a directory with config.json at least, or GGUF file")
+    parser.add_argument("--model", type=Path, required=True, help="a directory, a GGUF file, or a catalogue entry")
     parser.add_argument("--requests", type=int, default=30, help="requests that are measured (default 30)")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
     parser.add_argument("--json", type=Path, help="write the result document here")
@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
         if options.json and (reason := unwritable(options.json)):
             raise PlanRefused(f"--json: {reason}")
         plan = read_plan(options.plan)
-        document = run_plan(plan, plain_model(options.model), options.requests, options.device)
+        directory = plain_model(options.model) if options.model.exists() else options.model
+        document = run_plan(plan, directory, options.requests, options.device)
     except (PlanRefused, ModelRefused, ValueError) as error:
         print(f"kernels run: {error}", file=sys.stderr)
         return 2

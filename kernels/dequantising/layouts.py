@@ -310,11 +310,11 @@ def check_stored(weight: Tensor, stored: StoredScales | None) -> StoredScales | 
         return None
     for begin in range(0, len(weight), BLOCK_ROWS):
         rows = slice(begin, begin + BLOCK_ROWS)
-        rows_kept = weight[rows].detach().clone()
-        setattr(rows_kept, STORED_SCALES, scales[rows])
-        setattr(rows_kept, STORED_ZEROS, None if zeros is None else zeros[rows])
-        matrix = (int4_minimum if minimums else int8_groups)(rows_kept)
-        if not torch.equal(matrix.values(), rows_kept):
+        block = weight[rows].detach().clone()
+        setattr(block, STORED_SCALES, scales[rows])
+        setattr(block, STORED_ZEROS, None if zeros is None else zeros[rows])
+        matrix = (int4_minimum if minimums else int8_groups)(block)
+        if not torch.equal(matrix.values(), block):
             return None
     return Groups(scales, zeros)
 

@@ -15,24 +15,24 @@ FILES = (
 """Of versions 2 and 1: the limit, what is used, and which part of it, as `memory.stat` has it, gives way to others."""
 
 
-def total_bytes(groups: Path = GROUPS, own_group: Path = OWN) -> int:
+def total_bytes(groups: Path = GROUPS, cgroup: Path = OWN) -> int:
     """The bytes that all processes of this one's container may have together."""
-    return min([psutil.virtual_memory().total, *(limit for limit, _ in _limits(groups, own_group))])
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _limits(groups, cgroup))])
 
 
-def free_bytes(groups: Path = GROUPS, own_group: Path = OWN) -> int:
+def free_bytes(groups: Path = GROUPS, cgroup: Path = OWN) -> int:
     """The bytes of them that are free, and that this process may take (RLIMIT_DATA)."""
-    free = [psutil.virtual_memory().available, *(limit - used for limit, used in _limits(groups, own_group))]
+    free = [psutil.virtual_memory().available, *(limit - used for limit, used in _limits(groups, cgroup))]
     data_limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if data_limit != resource.RLIM_INFINITY:
         free.append(data_limit - psutil.Process().memory_info().data)
     return min(free)
 
 
-def _limits(groups: Path, own_group: Path) -> Iterator[tuple[int, int]]:
+def _limits(groups: Path, cgroup: Path) -> Iterator[tuple[int, int]]:
     """The limit of each control group around this process, and what is used of it."""
     with suppress(OSError):
-        for line in own_group.read_text().splitlines():
+        for line in cgroup.read_text().splitlines():
             _, kinds, path = line.split(":", 2)
             if not kinds or "memory" in kinds.split(","):
                 mount = groups / kinds

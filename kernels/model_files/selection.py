@@ -50,11 +50,11 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
         raise ModelRefused(FILE, "", reason)
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}
-    weights_kept = _kept_weights(weights, INDEX in files, shards)
-    superfluous = weights - weights_kept
+    selected = _kept_weights(weights, INDEX in files, shards)
+    superfluous = weights - selected
     files = [path for path in files if path not in superfluous]
     others = set(paths).difference(files)
-    refuse(list(_bad_names(weights_kept, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
+    refuse(list(_bad_names(selected, INDEX in files, shards) if weights else _unread_weights(sorted(others))))
     refuse(list(_missing(sorted(shard for shard in shards or () if shard not in files and not climbs_out(shard)))))
     return Selection(files, _at_the_top(others))
 

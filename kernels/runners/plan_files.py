@@ -1,4 +1,4 @@
-"""A plan's file and the directory of its model, read and held against each other. Imports without torch."""
+"""A plan's file and its model, read and held against each other. Imports without torch."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernels.model_files import ModelRefused, select_in
+from kernels.model_files import ModelRefused, catalogue, select_in
 from kernels.model_files.digests import SOURCE_HASHES, hash_of, model_digest
 from kernels.model_files.sentence_transformers import in_folder, sentence_modules, with_modules
 from kernels.model_files.strict_json import tagged
@@ -31,7 +31,9 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
-    """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
+    """Configuration, whether weights are generated, and their seed, of a directory or a catalogue entry's name. Raises
+    PlanRefused where the model differs.
+    """
     seed = int(plan.options.get("seed", 0))
     config, generated, digest = digested(directory, seed)
     if digest != plan.model_digest:
@@ -43,7 +45,13 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
 
 
 def digested(directory: Path, seed: int) -> tuple[dict[str, Any], bool, str]:
-    """Config, whether weights are generated, and `model_digest` of a directory. Raises PlanRefused without."""
+    """Config, whether weights are generated, and `model_digest` of a model. Raises PlanRefused where there is none."""
+    if not directory.is_dir():
+        try:
+            config = catalogue.entry(str(directory))[0]
+        except KeyError as error:
+            raise PlanRefused(f"{directory} is no directory, and {error.args[0]}") from error
+        return config, True, model_digest(config, (), True, seed)
     config_path = directory / "config.json"
     try:
         config = json.loads(config_path.read_text(), parse_constant=tagged)

@@ -196,8 +196,8 @@ def report_pages(run: Run, admin: User) -> list[tuple[str, str, str]]:
     draft = reports.freeze(run, admin)
     reviewed = reports.review(reports.freeze(run, admin), admin, "The limit holds *for this prompt length*.")
     published = reports.publish(reports.review(reports.freeze(run, admin), admin, "Safe to promise."), admin)
-    _, open_link = reports.share(published, admin, 7)
-    _, closed_link = reports.share(published, admin, 7, PASSWORD)
+    _, open_link = reports.create_share(published, admin, 7)
+    _, closed_link = reports.create_share(published, admin, 7, PASSWORD)
     comments.add(draft, admin, "@Account, is this safe to promise?\nThe load stage ended early.")
     each = (("draft", draft), ("reviewed", reviewed), ("published", published))
     return [

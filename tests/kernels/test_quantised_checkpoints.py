@@ -128,7 +128,7 @@ def test_int8_is_kept_where_float16_scales_of_32_columns_are_the_same_numbers(co
     scheme = Scheme("", "scaled", group=128 // columns)
     own = stored("scaled", {"plain": codes, "scale": scale} | more, scheme)
     weight = dequantise(own)
-    form = layouts.kept(weight, layouts.stored_scales(own))
+    form = layouts.check_stored(weight, layouts.stored_scales(own))
     assert (form is not None) == known
     if form is not None:
         setattr(weight, STORED_SCALES, form.scales)
@@ -153,7 +153,7 @@ def test_zero_points_of_four_bits_are_kept_with_their_codes(make: Callable[[Draw
     own = stored(layout, parts, Scheme("", layout, bits=4, group={"gptq": 64, "awq": 128}.get(layout), zero_offset=1))
     wanted = torch.tensor([[float(value(output, at)) for at in range(128)] for output in range(16)])
     weight = dequantise(own)
-    form = layouts.kept(weight, layouts.stored_scales(own))
+    form = layouts.check_stored(weight, layouts.stored_scales(own))
     assert form.zeros.dtype == torch.int8
     for attribute, numbers in zip((STORED_SCALES, STORED_ZEROS), form, strict=True):
         setattr(weight, attribute, numbers)

@@ -66,7 +66,7 @@ def addresses(done, organisation, admin, engineer):
         "workload_id": done.workload_id,
         "model_id": done.workload.model_id,
         "report_id": report.id,
-        "share_id": reports.share(report, admin, 7)[0].id,
+        "share_id": reports.create_share(report, admin, 7)[0].id,
         "membership_id": engineer.memberships.get().id,
         "invitation_id": invitation.id,
         "webhook_id": webhook.id,

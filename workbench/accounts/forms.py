@@ -102,7 +102,7 @@ class TokenForm(forms.Form):
     )
 
 
-def _use(user: Any, code: str) -> None:
+def _mark_code_used(user: Any, code: str) -> None:
     """Raises ValidationError for a code that was used before."""
     lasts = app_settings.TOTP_PERIOD * (2 * app_settings.TOTP_TOLERANCE + 1)
     if not cache.add(f"code:{user.pk}:{normalize_user_code(code)}", 1, lasts):
@@ -116,7 +116,7 @@ class CodeForm(AuthenticateForm):  # type: ignore[misc]
         code = str(super().clean_code())
         if self.authenticator.type == Authenticator.Type.TOTP:
             try:
-                _use(self.user, code)
+                _mark_code_used(self.user, code)
             except ValidationError:
                 self._emit_authentication_failed(self.authenticator)
                 raise
@@ -128,5 +128,5 @@ class SetUpForm(ActivateTOTPForm):  # type: ignore[misc]
 
     def clean_code(self) -> str:
         code = str(super().clean_code())
-        _use(self.user, code)
+        _mark_code_used(self.user, code)
         return code

@@ -9,8 +9,16 @@ KINDS = {
     "bool": "should be true or false",
     "int": "should be a whole number",
     "float": "should be a number",
+    "list": "should be a list",
     "uuid": "should be an id in the form of a UUID",
 }
+PATTERNS = {
+    "^[^,]+$": "should be without a comma",
+    "^[0-9a-f]{64}$": "should be 64 hexadecimal digits",
+    "^([0-9a-f]{64})?$": "should be 64 hexadecimal digits",
+    "^([0-9a-f]{4,8})?$": "should be 4 to 8 hexadecimal digits",
+}
+"""What texts of a pattern should be; other patterns are shown as they are."""
 PUNCTUATION_OF_PATHS = str.maketrans("", "", "._[]")
 SECRET = ("key",)
 """Fields whose contents no sentence repeats."""
@@ -46,7 +54,7 @@ def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = KINDS.get(kind.partition("_")[0]) or message
+    words = KINDS.get(kind.partition("_")[0]) or PATTERNS.get(error.get("ctx", {}).get("pattern")) or message
     for subject in ("Input ", "String ", "List "):
         words = words.removeprefix(subject)
     words = words.replace(" after validation", "")

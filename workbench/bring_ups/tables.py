@@ -102,10 +102,10 @@ def shares(bring_up: BringUp) -> Table:
 def _share_cells(op_share: OpShare | None) -> list[Cell]:
     if op_share is None:
         return [None, None, None]
-    return [_percent(share) for share in (op_share.of_ceiling, op_share.lowest, op_share.of_peer)]
+    return [_percent_value(share) for share in (op_share.of_ceiling, op_share.lowest, op_share.of_peer)]
 
 
-def _percent(share: float | None) -> float | None:
+def _percent_value(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
@@ -115,7 +115,7 @@ def races(bring_up: BringUp) -> Table:
     rows: list[list[Cell]] = []
     for race in bring_up.races:
         ours, peer, floor = map(_us, (race.own_ms, race.peer_ms, race.floor_ms))
-        of_ceiling, of_peer = (_percent(share(race)) for share in (ceiling_share, peer_share))
+        of_ceiling, of_peer = (_percent_value(share(race)) for share in (ceiling_share, peer_share))
         rows.append([label(race.case), race.own, ours, race.peer, peer, floor, of_ceiling, of_peer])
     return headers, rows
 

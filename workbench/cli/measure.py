@@ -21,8 +21,8 @@ from workers.documents.load import LoadResult
 from workers.documents.traffic import MAX_USERS, Traffic
 from workers.documents.workload import Sla
 from workers.loadtest.highest_load import find_limit as search_limit
-from workers.loadtest.measuring import LoadTest, NotMeasurable
-from workers.loadtest.measuring import measure as put_load
+from workers.loadtest.load_test import LoadTest, NotMeasurable
+from workers.loadtest.load_test import measure as put_load
 from workers.loadtest.prompts import APIS, Api
 from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget

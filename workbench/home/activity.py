@@ -26,13 +26,13 @@ class ActivityRow(NamedTuple):
     state: str = ""
 
 
-def newest(user: Any, organisation: Any, before: datetime | None) -> list[ActivityRow]:
+def recent_activity(user: Any, organisation: Any, before: datetime | None) -> list[ActivityRow]:
     """At most MAX_SHOWN rows of the organisation, of before a moment if one is given."""
-    rows = [*_deeds(organisation, before), *_starts(user, before), *_ends(user, before)]
+    rows = [*_audit_rows(organisation, before), *_starts(user, before), *_ends(user, before)]
     return sorted(rows, key=lambda row: row.at, reverse=True)[:MAX_SHOWN]
 
 
-def _deeds(organisation: Any, before: datetime | None) -> Iterator[ActivityRow]:
+def _audit_rows(organisation: Any, before: datetime | None) -> Iterator[ActivityRow]:
     entries = Entry.objects.of(organisation).filter(action__in=SHOWN).select_related("actor")
     for entry in (entries.filter(at__lt=before) if before else entries)[:MAX_SHOWN]:
         who = str(entry.actor) if entry.actor else "Somebody"

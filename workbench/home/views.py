@@ -86,7 +86,7 @@ def activity(request: Any) -> HttpResponse:
         before = datetime.fromisoformat(request.GET["before"]).astimezone(UTC)
     except (KeyError, ValueError, OverflowError):
         before = None
-    rows = activities.newest(request.user, request.organisation, before)
+    rows = activities.recent_activity(request.user, request.organisation, before)
     older = rows[-1].at.isoformat() if len(rows) == activities.MAX_SHOWN else ""
     return render(request, "home/activity.html", {"rows": rows, "older": older})
 

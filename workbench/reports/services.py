@@ -129,7 +129,7 @@ def _announce(kind: Kind, report: Report) -> None:
     announce(report.organisation_id, kind, lambda: {"report": data})
 
 
-def page(report: Report) -> str:
+def render_page(report: Report) -> str:
     """The frozen report as one HTML file, with its note, reviewer, dates and prices. Raises ReportError."""
     document = report.document
     cover = Cover(
@@ -159,7 +159,7 @@ MAX_LINKS = 20
 """Of one report that work at a time."""
 
 
-def share(report: Report, user: Any, days: int, password: str = "") -> tuple[Share, str]:
+def create_share(report: Report, user: Any, days: int, password: str = "") -> tuple[Share, str]:
     """A link that works for `days`, and its secret, which is not stored. Raises ReportError."""
     if report.state != Report.State.PUBLISHED:
         raise ReportError(f"Only a published report can be shared; this one is {report.get_state_display().lower()}.")
@@ -186,7 +186,7 @@ def revoke_share(share: Share, user: Any) -> None:
             record(Action.SHARE_REVOKED, share.organisation, share.report, actor=user, link=str(share.id))
 
 
-def working_share(secret: str) -> Share | None:
+def find_active_share(secret: str) -> Share | None:
     """The link with this secret, if it works and its report is published."""
     return (
         Share.objects.select_related(

@@ -99,7 +99,7 @@ def file_response(report: Report, file: str, download: bool) -> HttpResponse:
     if file not in report_files.MEDIA_TYPES:
         raise Http404("A report has no such file.")
     try:
-        page = services.page(report)
+        page = services.render_page(report)
     except ReportError as error:
         raise Http404(str(error)) from error
     return report_files.respond(page, file, slugify(report.title) or "report", download, report.organisation_id)
@@ -150,7 +150,7 @@ def share(request: Any, report_id: UUID) -> HttpResponse:
     report, form = get_report(request, report_id), ShareForm(request.POST)
     if form.is_valid():
         try:
-            _, secret = services.share(report, request.user, **form.cleaned_data)
+            _, secret = services.create_share(report, request.user, **form.cleaned_data)
         except ReportError as error:
             form.add_error(None, str(error))
         else:
@@ -176,7 +176,7 @@ def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, secret: str, file: str = "") -> HttpResponse:
     """The report behind a link, after its password where it has one, or a file made of it. HEAD opens nothing."""
-    share = services.working_share(secret)
+    share = services.find_active_share(secret)
     if share is None:
         return render(request, "reports/share_ended.html", status=404)
     key = f"share-{share.pk}"

@@ -12,7 +12,7 @@ from workbench.results.page_context import ChartView, chart_view
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workers.charts import front
-from workers.cost.front import points
+from workers.cost.cost_points import points
 from workers.documents.gpu_class import single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction

@@ -269,5 +269,5 @@ def _plans(results: Results, model: ModelManifest | None) -> dict[str, Any]:
         "peers": plans.peers(results),
         "chosen_plan": plans.chosen_trial(results),
         "why_chosen": plans.why(results),
-        "serving": serving.offer(results, model),
+        "serving": serving.serve_instructions(results, model),
     }

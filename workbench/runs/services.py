@@ -225,11 +225,12 @@ def lacks(run: Run, name: str) -> str:
 
 def waiting_for(run: Run) -> str:
     """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
-    if run.state != Run.State.QUEUED or run.gpu_class in placement.alive():
+    live = sorted(placement.alive())
+    if run.state != Run.State.QUEUED or run.gpu_class in live:
         return ""
     sentence = f"Waiting for a worker of class {run.gpu_class}."
     document, manifest = run.workload.reading[0], run.workload.model.reading[0]
     if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
-        return sentence
+        return f"{sentence} None is running; workers of class {', '.join(live)} are." if live else sentence
     available = placement.known(run.organisation, document)
     return f"{sentence} {placement.why_several(document, manifest, run.gpu_class, available)}".rstrip()

@@ -105,7 +105,7 @@ def claimed(claim_id: str) -> Run | None:
     return Run.objects.select_related("workload").filter(claim_id=claim_id, state=Run.State.RUNNING).first()
 
 
-def beat(key: StageKey) -> bool | None:
+def extend_lease(key: StageKey) -> bool | None:
     """Extend the lease; whether a cancel is wanted, or None when the attempt is no longer held."""
     rows = _rows(key, Run.State.RUNNING)
     if rows.update(heartbeat_at=timezone.now(), lease_until=_lease()) != 1:
@@ -115,8 +115,8 @@ def beat(key: StageKey) -> bool | None:
 
 @transaction.atomic
 def progress(key: StageKey, lines: list[Progress]) -> bool | None:
-    """Store what the stage said, and extend the lease; returns what `beat` returns."""
-    cancel = beat(key)
+    """Store what the stage said, and extend the lease; returns what `extend_lease` returns."""
+    cancel = extend_lease(key)
     if cancel is None:
         return None
     partial = next((line.partial for line in reversed(lines) if line.partial is not None), None)

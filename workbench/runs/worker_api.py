@@ -81,7 +81,7 @@ def _grant(run: Run, response: HttpResponse) -> StageInput:
 def heartbeat(request: HttpRequest, body: Heartbeat) -> HeartbeatAnswer:
     """The stage is still being worked on."""
     _check_claim(request, body)
-    return _answer(body, state.beat(body))
+    return _answer(body, state.extend_lease(body))
 
 
 @router.post("/progress", response=HeartbeatAnswer)
@@ -157,7 +157,7 @@ def _workload(request: HttpRequest, run_id: UUID, stage: str, attempt: int) -> W
 def artifact(request: HttpRequest, sha256: str, key: Query[StageKey]) -> Receipt:
     """Store a file that the stage kept, streamed; its content must have the hash it is sent under."""
     _check_claim(request, key)
-    if state.beat(key) is None:
+    if state.extend_lease(key) is None:
         raise _not_yours(key)
     try:
         blobs.store(_chunks(request), expect=sha256)

@@ -99,7 +99,7 @@ def figure(results: Results) -> Figure | None:
     return {"data": traces, "layout": form}
 
 
-def _percent(share: float | None) -> float | None:
+def _percent_value(share: float | None) -> float | None:
     possible = text.possible(share)
     return None if possible is None else 100 * possible
 
@@ -112,7 +112,7 @@ def table(results: Results) -> Table:
             _label(candidate),
             ", ".join([candidate.variant, *(f"{name} {value}" for name, value in candidate.params.items())]),
             candidate.ms,
-            _percent(candidate.floor_share),
+            _percent_value(candidate.floor_share),
             candidate.error,
             candidate.error_limit,
             candidate.gate,

@@ -24,7 +24,7 @@ from workers.documents.measurement import Interval
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective, metric_title
-from workers.wording.serving import change_over
+from workers.wording.serving import megakernel_sentence
 from workers.wording.text import number, objective_limit, quantity, traffic_words
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
@@ -109,7 +109,7 @@ def kernels_by_load(result: UnderLoadResult | None) -> str:
     chosen = _chosen(result)
     if not chosen:
         return ""
-    ops_words = change_over(chosen)
+    ops_words = megakernel_sentence(chosen)
     if not ops_words:
         return "The library's kernels give every token, with however many at once: no megakernel takes part."
     return f"{ops_words} More at once, and all prompts, go to the library's kernels."

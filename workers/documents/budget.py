@@ -36,7 +36,7 @@ MINIMAL_WORK = {
     "baseline": "loading the model and two requests",
     "profile": "loading the model and the trace of a request",
     "explore": "proving the variants that were begun",
-    "compose": "a plan that is predicted to keep the promises, and up to 20 s of a build that was begun",
+    "compose": "a plan that may keep the promises, and up to 20 s of a build that was begun",
     "verify": "nine requests of the plan, four or more of what runs today, and quality over as much as proof takes",
     "load": "starting each side, three loads of three seconds of it, and judging one of its answers",
 }

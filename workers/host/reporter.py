@@ -39,7 +39,7 @@ class Reporter:
         self._claim_token = claim_token
         self._lines: deque[Progress] = deque(maxlen=BACKLOG)
         self._done = threading.Event()
-        self._thread = threading.Thread(target=inheriting(self._speak), name="reporter", daemon=True)
+        self._thread = threading.Thread(target=inheriting(self._run), name="reporter", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -54,17 +54,17 @@ class Reporter:
         except ValidationError:
             log.info("stage output: %s", text.rstrip())
 
-    def _speak(self) -> None:
+    def _run(self) -> None:
         with closing(Client(self._config)) as client:
             client.claim_token = self._claim_token
-            spoke = time.monotonic()
+            last_sent = time.monotonic()
             while not self._done.wait(FLUSH_SECONDS):
                 if worker_is_stopping() and not self.stop.is_set():
                     self.handed_back = True
                     self.stop.set()
-                due = time.monotonic() - spoke >= self._config.heartbeat_seconds
+                due = time.monotonic() - last_sent >= self._config.heartbeat_seconds
                 if (self._lines or due) and self._send(client):
-                    spoke = time.monotonic()
+                    last_sent = time.monotonic()
             if self._lines:
                 self._send(client)
 
@@ -81,20 +81,20 @@ class Reporter:
             return False
         except Rejected as error:
             log.warning("progress rejected by the workbench: %s", error)
-            self._forget(lines)
+            self._drop_sent(lines)
             return False
         except AttemptRefused as error:
             log.warning("attempt no longer assigned to this worker: %s", error)
             self.superseded = True
             self.stop.set()
             return True
-        self._forget(lines)
+        self._drop_sent(lines)
         if answer.cancel:
             self.cancelled = True
             self.stop.set()
         return True
 
-    def _forget(self, lines: list[Progress]) -> None:
+    def _drop_sent(self, lines: list[Progress]) -> None:
         sent = {id(line) for line in lines}
         while self._lines and id(self._lines[0]) in sent:
             self._lines.popleft()

@@ -22,7 +22,7 @@ from kernels.load.generator import LoadDuration
 from workers.documents.base import Verdict
 from workers.documents.load import OF_WINDOWS, LimitResult, LoadResult, Saturation
 from workers.documents.traffic import Gamma, Poisson, RecordedArrivals, Traffic
-from workers.loadtest.measuring import LoadTest, measure_load
+from workers.loadtest.load_test import LoadTest, measure_load
 from workers.stats.verdicts import CONFIDENCE, overall
 
 MIN_SLOPE = 0.1
@@ -31,11 +31,11 @@ MIN_SLOPE = 0.1
 
 @dataclass(frozen=True)
 class LimitSearch:
-    """A search among 1 to `most` users of `least` loads or more, each put on `looks` times before it is decided."""
+    """A search among 1 to `most` users of `least` loads or more, each put on at most `attempts` times."""
 
     most: int
     least: int = 1
-    looks: int = 1
+    attempts: int = 1
 
     @property
     def loads(self) -> int:
@@ -46,16 +46,16 @@ class LimitSearch:
     @property
     def confidence(self) -> float:
         """The confidence of the verdict on each load."""
-        return 1 - (1 - CONFIDENCE) / (self.loads * self.looks)
+        return 1 - (1 - CONFIDENCE) / (self.loads * self.attempts)
 
     def run(self, verdict_at: Callable[[int], Verdict | None], rises: Callable[[], bool] = lambda: False) -> int:
         """The highest number of users that was met, 0 where none was.
 
         Calls `verdict_at` once for each load, and again for one that had too few requests where the search comes back
-        to it; likewise for the last load of the climb, if `looks` is above 1.
+        to it; the last load of the climb is repeated likewise, if `attempts` > 1.
 
         Where it says None there is no time for that load: the search ends with what was met so far. Behind the search
-        the load is doubled further while `rises` says that throughput still does, for the curve; `loads` counts these
+        the load is doubled further while `rises` says that throughput still does, for the curve. `loads` counts these
         doublings too.
         """
         met, above, users, loads = 0, self.most + 1, 1, 0
@@ -64,12 +64,12 @@ class LimitSearch:
             decided = verdict not in ("met", "not_enough_samples")  # more load brings more requests
             if verdict == "met":
                 met, above = users, self.most + 1
-            elif decided or self.looks == 1:
+            elif decided or self.attempts == 1:
                 above = min(above, users)
             if users == self.most or (decided and loads >= self.least):
                 break
             users = min(2 * users, self.most)
-        if verdict == "not_enough_samples" and self.looks > 1:
+        if verdict == "not_enough_samples" and self.attempts > 1:
             verdict = verdict_at(users)
             met, above = (users, above) if verdict == "met" else (met, min(above, users))
         while verdict is not None and above - met > 1 and met < self.most:
@@ -112,7 +112,7 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
     return next((Saturation(users=users, least=MIN_SLOPE, slopes=slopes) for users, _ in ends), None)
 
 
-RATES = 64
+RATE_STEPS = 64
 """Equal steps from nothing to the highest rate or speed of an open loop; the lowest that is tried is one of them."""
 
 
@@ -126,7 +126,7 @@ def saturation_load(loads: Sequence[LoadResult]) -> Saturation | None:
 class LoadGrid:
     """The loads of a search, numbered from 1.
 
-    Of a closed loop load n has n users, `most_users` at most. Of an open loop it has n of RATES equal parts of the
+    Of a closed loop load n has n users, `most_users` at most. Of an open loop it has n of RATE_STEPS equal parts of the
     rate that the traffic states, or of the speed of recorded arrivals, and `most_users` is how many requests are served
     at once at most. A recording of `recorded_s` seconds is replayed from its first line, at most once in each load.
     """
@@ -135,17 +135,17 @@ class LoadGrid:
     most_users: int
     recorded_s: float = math.inf
 
-    def search(self, least: int = 1, looks: int = 1) -> LimitSearch:
-        """The search, which measures `least` loads where there are so many, each `looks` times at most."""
-        return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least, looks)
+    def search(self, least: int = 1, attempts: int = 1) -> LimitSearch:
+        """The search, which measures `least` loads where there are so many, each `attempts` times at most."""
+        return LimitSearch(RATE_STEPS if self.traffic.open_loop else self.most_users, least, attempts)
 
     def test(self, test: LoadTest, index: int, confidence: float) -> LoadTest:
         """The test of this load, with prompts of its own; it ends with the recording where that ends before it."""
         arrivals, users, limits = self.traffic.arrivals, index, test.limits
         if isinstance(arrivals, Poisson | Gamma):
-            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * index / RATES}), self.most_users
+            arrivals, users = arrivals.model_copy(update={"rate": arrivals.rate * index / RATE_STEPS}), self.most_users
         elif isinstance(arrivals, RecordedArrivals):
-            speed = arrivals.speed * index / RATES
+            speed = arrivals.speed * index / RATE_STEPS
             arrivals, users = arrivals.model_copy(update={"speed": speed}), self.most_users
             share = min(1.0, self.recorded_s / speed / limits.seconds)
             limits = LoadDuration(limits.seconds * share, limits.warm_up_s * share)
@@ -160,9 +160,9 @@ class LoadGrid:
         limit = LimitResult(
             users=index,
             most=self.most_users,
-            rate=None if rate is None else rate * index / RATES,
+            rate=None if rate is None else rate * index / RATE_STEPS,
             most_rate=rate,
-            speed=None if speed is None else speed * index / RATES,
+            speed=None if speed is None else speed * index / RATE_STEPS,
             most_speed=speed,
             confidence=CONFIDENCE,
             confidence_each=search.confidence,
@@ -178,34 +178,34 @@ class LoadGrid:
 OUT_OF_TIME = "The search ended early: the minutes were up."
 
 
-def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -> LimitResult:
+def find_limit(test: LoadTest, most: int, on_result: Callable[[LoadResult], None]) -> LimitResult:
     """The most users of a closed loop, or the highest rate or speed of an open one, at which every objective holds.
 
-    `most`: users at most; rates and speeds rise up to the traffic's own. `shown` is called with the result of each
-    load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
+    `most`: users at most; rates and speeds rise up to the traffic's own. `on_result` is called with the result of
+    each load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
     """
     grid = LoadGrid(test.traffic, most, test.recording.seconds if test.recording else math.inf)
     search = grid.search()
     return search_highest_load(
-        grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], shown
+        grid, search, lambda index: measure_load(grid.test(test, index, search.confidence))[0], on_result
     )
 
 
 def search_highest_load(
     grid: LoadGrid,
     search: LimitSearch,
-    measured: Callable[[int], LoadResult],
-    shown: Callable[[LoadResult], None] = lambda result: None,
-    unfinished: Callable[[], str] = lambda: "",
+    measure: Callable[[int], LoadResult],
+    on_result: Callable[[LoadResult], None] = lambda result: None,
+    stop_reason: Callable[[], str] = lambda: "",
     saturate: bool = False,
 ) -> LimitResult:
-    """The search with all loads it took. `measured` puts the load of an index on and judges it at `search.confidence`.
+    """The search with all loads it took. `measure` puts the load of an index on and judges it at `search.confidence`.
 
     Promises that more load brings nearer end no climb: the search goes by the others, and what holds is the highest of
     its loads at which all are met. A void load is measured once more; void again, it counts as not met. Of a load that
-    had too few requests for a verdict and is put on again, the second time counts alone. Before each load `unfinished`
-    may say in a sentence why there is none any more. `saturate`: behind the search the load rises on while throughput
-    does and `unfinished` says nothing; loads below the one that holds then get their verdict as well.
+    had too few requests for a verdict and is put on again, the second time counts alone. Before each load `stop_reason`
+    says in a sentence why the search ends there, or "". `saturate`: behind the search the load rises on while
+    throughput does and `stop_reason` says nothing; loads below the one that holds then get their verdict as well.
     """
     loads: list[LoadResult] = []
     kept: dict[int, LoadResult] = {}
@@ -214,20 +214,20 @@ def search_highest_load(
 
     def verdict_at(index: int) -> Verdict | None:
         nonlocal reason
-        if why := unfinished():
+        if why := stop_reason():
             reason = why if searching else ""
             return None
-        result = measured(index)
-        if result.verdict is None and not unfinished():
-            result = measured(index)
+        result = measure(index)
+        if result.verdict is None and not stop_reason():
+            result = measure(index)
         if index in undecided:
             loads.remove(undecided.pop(index))
-        verdict = _by_falling(result)
+        verdict = _latency_verdict(result)
         if verdict == "not_enough_samples":
             undecided[index] = result
         loads.append(result)
         kept[index] = result
-        shown(result)
+        on_result(result)
         return verdict
 
     def rises() -> bool:
@@ -243,7 +243,7 @@ def search_highest_load(
     return grid.result(search, highest, loads, reason)
 
 
-def _by_falling(result: LoadResult) -> Verdict:
+def _latency_verdict(result: LoadResult) -> Verdict:
     """The verdict without promises that more load brings nearer, where one of these is not kept."""
     if result.verdict not in ("missed", "too_close"):
         return result.verdict or "too_close"

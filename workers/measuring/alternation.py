@@ -23,18 +23,18 @@ MIN_SECONDS = 8.0
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing at most. Quality gets the rest."""
 ENOUGH_PAIRS = 2 * MIN_REQUESTS
-"""Pairs after which before is not served any more, once it is decided. Slow requests are paired for MIN_SECONDS."""
+"""Pairs after which a decided before is no longer served. Slow requests are paired for MIN_SECONDS."""
 
 
 FAR_SLOWER = 5.0
-"""Before whose requests take so many times as long as after's is not pursued until it is decided."""
+"""The ratio of the median times from which on before is given up undecided."""
 MIN_PAIRS_OF_SEVERAL = 3
-"""The pairs of a process with a FAR_SLOWER before where further ones follow: all together have MIN_PAIRS."""
+"""The pairs of a process whose before is FAR_SLOWER, if further processes follow: together they have MIN_PAIRS."""
 PAIRS_FAR_SLOWER = 4
-"""The same where none follows. The smallest and the largest ratio of any two of so many requests enclose that of the
+"""The same if none follows. The smallest and the largest ratio of any two of so many requests enclose that of the
 medians with 97 % confidence; of three with 90 %."""
 MIN_SLOW_PAIRS, LATEST_SECONDS = 2, 120.0
-"""The pairs that are kept in place of MIN_PAIRS once the stage is so many seconds over its time."""
+"""The fewest pairs in place of MIN_PAIRS, once the stage is so many seconds over its time."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class _Progress:
         long = self.has_served_long()
         if not (long or self.pairs >= MIN_REQUESTS):
             return False
-        found = verdicts(self.objectives, self.before.served, self.hours[0])
-        return "not_enough_samples" not in found or (long and self.is_far_slower())
+        verdicts_before = verdicts(self.objectives, self.before.served, self.hours[0])
+        return "not_enough_samples" not in verdicts_before or (long and self.is_far_slower())
 
     def is_after_decided(self) -> bool:
         return is_enough(self.objectives, self.after.served, self.hours[1])
@@ -164,18 +164,18 @@ def alternate(
     reserve: float,
     start_seconds: float | None = None,
 ) -> None:
-    """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
+    """Serves before and after alternately until both are decided, then after alone until it is decided.
 
-    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once it is decided, after
-    goes on alone when ENOUGH_PAIRS are served, or MIN_PAIRS in MIN_SECONDS, or as soon as the time left is twice
-    what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when `reserve`
+    `hours` are the USD per hour of each. A before that is too close to call counts as decided. After then goes on
+    alone when ENOUGH_PAIRS are served, or MIN_PAIRS in MIN_SECONDS, or as soon as the time left is twice what the
+    requests take that after still needs. An objective relative to before takes pairs only. Stops when `reserve`
     seconds of the stage are left, but not before MIN_PAIRS and MIN_SECONDS; with MIN_SLOW_PAIRS where the stage is
     LATEST_SECONDS over its time.
 
     A FAR_SLOWER before is given up after MIN_SECONDS, or after PAIRS_FAR_SLOWER where MIN_PAIRS take longer, or
     after MIN_PAIRS_OF_SEVERAL where MIN_PROCESSES fit into the time: `start_seconds` are those until a further
     process serves, None where there is none.
-    What runs today, as both sides, serves once.
+    If both sides are the baseline, it serves once a pair.
     """
     progress = _Progress(before, after, workload.objectives, hours, context, reserve, start_seconds)
     what = "requests" if after is before else "pairs of requests"

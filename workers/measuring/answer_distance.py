@@ -35,9 +35,9 @@ class _Largest:
 
 
 class AnswerDistance(Protocol):
-    """One runner's distance from float32; `broken` answers or vectors hold values that are no numbers."""
+    """One runner's distance from float32; `non_finite` answers or vectors hold values that are no numbers."""
 
-    broken: int
+    non_finite: int
 
     def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
         """`expected` and `output` [rows, values] of one request, float64: a row for each vector, or for each label."""
@@ -56,26 +56,26 @@ class ClassDistance:
     """The distance of answers with classes: by the most likely class, KL divergence in nats, and logits.
 
     All labels of a request, such as those of a text's tokens, are one answer: they depend on each other. The divergence
-    of a broken answer counts as 0; nothing with one is acceptable.
+    of an answer that is not finite counts as 0; nothing with one is acceptable.
     """
 
-    wrong: list[float] = field(default_factory=list)
+    disagreed: list[float] = field(default_factory=list)
     kl: list[float] = field(default_factory=list)
-    broken: int = 0
+    non_finite: int = 0
     _logit: _Largest = field(default_factory=_Largest)
 
     def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
         sound = output.isfinite().all(-1)
-        self.broken += int(not sound.all())
-        kl, wrong = distances(expected.log_softmax(-1), output.log_softmax(-1))
-        self.wrong.append(float((wrong | ~sound).double().mean()))
+        self.non_finite += int(not sound.all())
+        kl, disagreed = distances(expected.log_softmax(-1), output.log_softmax(-1))
+        self.disagreed.append(float((disagreed | ~sound).double().mean()))
         self.kl.append(max(0.0, float(kl.mean())) if sound.all() else 0.0)
         if sound.all():
             self._logit.add(expected, output)
 
     @property
     def distances(self) -> list[list[float]]:
-        return [self.wrong]
+        return [self.disagreed]
 
     @property
     def errors(self) -> list[float]:
@@ -94,15 +94,15 @@ class VectorDistance:
     pool: Pool = mean_of_rows
     pooled: list[float] = field(default_factory=list)
     token: list[float] = field(default_factory=list)
-    broken: int = 0
+    non_finite: int = 0
     _pooled_value: _Largest = field(default_factory=_Largest)
     _token_value: _Largest = field(default_factory=_Largest)
     _coordinate: _Largest = field(default_factory=_Largest)
 
     def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
-        broken = int((~output.isfinite().all(-1)).sum())
-        self.broken += broken
-        if broken:
+        non_finite = int((~output.isfinite().all(-1)).sum())
+        self.non_finite += non_finite
+        if non_finite:
             self.pooled.append(1.0)
             self.token.append(1.0)
             return

@@ -12,7 +12,7 @@ from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, Pool, distance_of, mean_of_rows, rows_of
-from workers.measuring.quality import upper_end
+from workers.measuring.quality import conclusion, quality_name, upper_end
 from workers.measuring.recorded_answers import GivesLogits
 from workers.stats.intervals import paired_difference
 
@@ -92,15 +92,15 @@ def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | Non
     facts: dict[str, Any] = {}
     if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
         facts = {"kl_before": _mean(before.kl), "kl_after": _mean(after.kl)}
-        facts |= {"top1_before": _mean(before.wrong), "top1_after": _mean(after.wrong)}
+        facts |= {"top1_before": _mean(before.disagreed), "top1_after": _mean(after.disagreed)}
         facts["kl_change"] = paired_difference(before.kl, after.kl)
     kl_change: Interval | None = facts.get("kl_change")
-    acceptable = not after.broken
+    acceptable = not after.non_finite
     if allowed is not None:
         acceptable &= max(change.high for change in changes) <= allowed.rate
         acceptable &= kl_change is None or kl_change.high <= allowed.nats
         acceptable &= max(rises) <= largest_error(allowed.rate)
-    called = "numerical fidelity" if generated else "quality"
+    called = quality_name(generated)
     return Quality(
         called=called,
         tokens=compared.answers,
@@ -121,7 +121,7 @@ def _measures(compared: AnswerComparison) -> list[Measure]:
         named = [("Largest error of a logit", before.errors[0], after.errors[0])]
         if compared.values > 1:
             differs = f"Another {compared.answer.noun} is the most likely"
-            named.insert(0, (differs, _mean(before.wrong), _mean(after.wrong)))
+            named.insert(0, (differs, _mean(before.disagreed), _mean(after.disagreed)))
             named.insert(1, ("KL divergence, nats", _mean(before.kl), _mean(after.kl)))
     else:
         names = ["Cosine distance of the pooled vector", "Cosine distance of a token's vector"]
@@ -137,7 +137,7 @@ def _sentence(
 ) -> str:
     noun = "sequences" if compared.answer.unit == "embeddings" else compared.answer.unit
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
-    may = "any rise is allowed, since the workload lets quality be unverified"
+    may = ""
     if allowed is not None:
         of_classes = compared.answer.form == "classes"
         share = f"{100 * allowed.rate:g} % of answers" if of_classes else f"{allowed.rate:g} of cosine distance"
@@ -145,13 +145,12 @@ def _sentence(
         share += f", {allowed.nats_words}" if share and kl_change is not None else ""
         error = f"{100 * largest_error(allowed.rate):.2g} % of the largest value"
         may = f"rises of at most {f'{share} and ' if share else ''}{error} are allowed"
-    shortfall, result = "", "acceptable" if acceptable else "not acceptable"
-    if compared.answers < compared.needed:
-        result += " so far" if acceptable else ""
+    shortfall, few = "", compared.answers < compared.needed
+    if few:
         shortfall = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
-    if compared.after.broken:
-        shortfall += f" {compared.after.broken:,} {compared.noun} after are no numbers."
-    return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{shortfall}"
+    if compared.after.non_finite:
+        shortfall += f" {compared.after.non_finite:,} {compared.noun} after are no numbers."
+    return f"{over}: {_findings(compared, kl_change)}; {conclusion(may, acceptable, few)}{shortfall}"
 
 
 def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
@@ -173,9 +172,10 @@ def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
         return f"{error} before and after"
     risen = upper_end(f"{kl_change.high:+.2g}", "nats") if kl_change else ""
     return (
-        f"the most likely {compared.answer.noun} differs from the float32 model's in {100 * _mean(before.wrong):.2f} % "
-        f"of cases before and {100 * _mean(after.wrong):.2f} % after, mean KL divergence {_mean(before.kl):.2g} and "
-        f"{_mean(after.kl):.2g} nats, which {risen} by its 95 % interval; {error}"
+        f"the most likely {compared.answer.noun} differs from the float32 model's in "
+        f"{100 * _mean(before.disagreed):.2f} % of cases before and {100 * _mean(after.disagreed):.2f} % after, mean "
+        f"KL divergence {_mean(before.kl):.2g} and {_mean(after.kl):.2g} nats, which {risen} by its 95 % interval; "
+        f"{error}"
     )
 
 

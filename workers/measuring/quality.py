@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -70,12 +71,13 @@ def scores_sentence(scores: TextScores | None) -> str:
         f" On {scores.source} ({scores.sequences:,} sequences of {scores.length:,} tokens) "
         f"{100 * scores.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
         f"{100 * scores.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
-        f"points), perplexity {_plain(scores.perplexity_before.value)} and {_plain(scores.perplexity_after.value)} "
+        f"points), perplexity {_perplexity(scores.perplexity_before)} and {_perplexity(scores.perplexity_after)} "
         f"({ratio.low:.4f} to {ratio.high:.4f} times).{caveat}"
     )
 
 
-def _plain(value: float) -> str:
+def _perplexity(perplexity: Interval) -> str:
+    value = perplexity.value
     return f"{value:,.4g}" if math.isfinite(value) and value < 1e4 else f"{value:.3g}"
 
 
@@ -85,21 +87,21 @@ BLOCK = 32
 
 
 @dataclass
-class _Side:
-    """One runner's distance from float32, token by token; `broken` counts tokens whose logits are not finite."""
+class LogitDistance:
+    """One runner's distance from float32, token by token; `non_finite` counts tokens whose logits are not finite."""
 
     kl: list[torch.Tensor] = field(default_factory=list)
-    wrong: list[torch.Tensor] = field(default_factory=list)
+    disagreed: list[torch.Tensor] = field(default_factory=list)
     next_token: NextToken = field(default_factory=NextToken)
-    broken: int = 0
+    non_finite: int = 0
 
     def add(self, reference: torch.Tensor, logits: torch.Tensor, ids: torch.Tensor | None) -> None:
         """`reference` log-probabilities and `logits` [length, vocab]; `ids` [length] where they predict the next."""
         log_probs = torch.log_softmax(logits.float(), dim=-1)
-        kl, wrong = (distance.flatten().cpu() for distance in distances(reference, log_probs))
-        self.broken += int((~kl.isfinite()).sum())
+        kl, disagreed = (distance.flatten().cpu() for distance in distances(reference, log_probs))
+        self.non_finite += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
-        self.wrong.append((wrong | ~kl.isfinite()).double())
+        self.disagreed.append((disagreed | ~kl.isfinite()).double())
         if ids is not None:
             self.next_token.add(log_probs, ids)
 
@@ -110,11 +112,11 @@ class _Side:
 
     @property
     def disagreement(self) -> float:
-        return float(torch.cat(self.wrong).mean())
+        return float(torch.cat(self.disagreed).mean())
 
     def blocks(self) -> np.ndarray:
         """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
-        return block_means(torch.cat(self.wrong).numpy())
+        return block_means(torch.cat(self.disagreed).numpy())
 
     def kl_blocks(self) -> np.ndarray:
         """Mean KL divergence of each whole block of tokens, in nats; 0 for tokens without finite logits."""
@@ -128,7 +130,7 @@ def block_means(values: np.ndarray) -> np.ndarray:
 
 
 def is_acceptable(change: Interval, kl_change: Interval, allowed: Tolerances | None) -> bool:
-    """The one criterion of compose and verify: both rises, at the upper end of their 95 % intervals, are allowed.
+    """For models that answer with tokens: whether both rises, at the upper end of their 95 % intervals, are allowed.
 
     `change` is of the top-1 disagreement rate, `kl_change` of the mean KL divergence in nats. None allows any rise.
     """
@@ -137,16 +139,16 @@ def is_acceptable(change: Interval, kl_change: Interval, allowed: Tolerances | N
     return change.high <= allowed.rate and kl_change.high <= allowed.nats
 
 
-def sides(reference: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> tuple[_Side, _Side]:
+def sides(reference: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> tuple[LogitDistance, LogitDistance]:
     """How far logits `before` and `after` are from those of `reference`, all [sequences, length, vocab]."""
-    both = (_Side(), _Side())
+    both = (LogitDistance(), LogitDistance())
     for known, *own in zip(reference, before, after, strict=True):
         for side, logits in zip(both, own, strict=True):
             side.add(torch.log_softmax(known.float(), dim=-1), logits, None)
     return both
 
 
-def rises(before: _Side, after: _Side) -> tuple[Interval, Interval]:
+def rises(before: LogitDistance, after: LogitDistance) -> tuple[Interval, Interval]:
     """The rise of the disagreement rate, and of the mean KL divergence in nats."""
     return (
         paired_difference(list(before.blocks()), list(after.blocks())),
@@ -163,12 +165,12 @@ def compare(
     batch: int,
     keep_going: Callable[[int], bool],
     predicts_next: bool = True,
-) -> tuple[int, _Side, _Side]:
+) -> tuple[int, LogitDistance, LogitDistance]:
     """Runs groups of `batch` sequences through the three runners while `keep_going(tokens so far)`; at least one group.
 
     `predicts_next` is false for masked language models, whose logits are of the token itself.
     """
-    both = (_Side(), _Side())
+    both = (LogitDistance(), LogitDistance())
     done = 0
     for ids in groups(tokens, batch):
         if done and not keep_going(done):
@@ -184,34 +186,30 @@ def compare(
 
 
 def judge(
-    done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Tolerances | None
+    done: int, before: LogitDistance, after: LogitDistance, tokens: Tokens, generated: bool, allowed: Tolerances | None
 ) -> Quality:
     """The verdict on quality by `is_acceptable`, on the rises of after over before.
 
     `allowed` is None where the workload allows unverified quality: then it is enough that the logits are finite.
     """
     change, kl_change = rises(before, after)
-    called = "numerical fidelity" if generated else "quality"
-    text = scores(before.next_token, after.next_token, tokens)
-    may = "any rise is allowed, since the workload lets quality be unverified"
+    called, text, may = quality_name(generated), scores(before.next_token, after.next_token, tokens), ""
     if allowed is not None:
         floor, allowed = allowed, allowed.beside(before.disagreement, before.mean_kl)
         above = allowed.rate > floor.rate and allowed.nats > floor.nats
         own = f", {100 * allowed.share:g} % of the distance before" if above else ""
         points = f"{100 * allowed.rate:.3g} {'point' if allowed.rate == 0.01 else 'points'}"
         may = f"rises of at most {points} and {allowed.nats_words} are allowed{own}"
-    acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
-    caveat, result = "", "acceptable" if acceptable else "not acceptable"
-    if done < MIN_TOKENS:
-        result += " so far" if acceptable else ""
-        caveat = f" Fewer than the {MIN_TOKENS:,} tokens that this takes were reached."
-    caveat += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
+    acceptable = is_acceptable(change, kl_change, allowed) and not after.non_finite
+    few = done < MIN_TOKENS
+    caveat = f" Fewer than the {MIN_TOKENS:,} tokens that this takes were reached." if few else ""
+    caveat += f" For {after.non_finite:,} tokens the logits after are no numbers." if after.non_finite else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. By their 95 % intervals, the share of "
         f"differing tokens {upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
-        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{caveat}"
+        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {conclusion(may, acceptable, few)}{caveat}"
         f"{scores_sentence(text)}"
     )
     return Quality(
@@ -230,6 +228,17 @@ def judge(
         acceptable=acceptable,
         sentence=sentence,
     )
+
+
+def quality_name(generated: bool) -> Literal["quality", "numerical fidelity"]:
+    """What the distance from float32 is called: generated weights have no quality to lose."""
+    return "numerical fidelity" if generated else "quality"
+
+
+def conclusion(allowed: str, acceptable: bool, few: bool) -> str:
+    """The end of the sentence: what is `allowed`, "" for any rise, and the verdict, preliminary after too `few`."""
+    verdict = f"acceptable{' so far' if few else ''}" if acceptable else "not acceptable"
+    return f"{allowed or 'any rise is allowed, since the workload lets quality be unverified'}, so this is {verdict}."
 
 
 def upper_end(change: str, unit: str) -> str:

@@ -8,7 +8,7 @@ from kernels.runners.whole_model import rebuild_spread
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput
 from workers.measuring.alternation import Alternation
-from workers.stats.intervals import independent_spacing, join_processes, median_interval
+from workers.stats.intervals import independent_spacing, join_processes, thinned_median_interval
 
 
 def expected_of(
@@ -24,7 +24,7 @@ def expected_of(
 
     def median_of(served: Sequence[ServedBatch]) -> Interval:
         samples = pool_samples(served, objective.metric, objective.n, usd)
-        return median_interval(samples, independent_spacing(objective.metric, served))
+        return thinned_median_interval(samples, independent_spacing(objective.metric, served))
 
     intervals = [*(median_of(process.after) for process in processes), *_in_compose(plan, document)]
     spread = rebuild_spread(plan.options)

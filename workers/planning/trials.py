@@ -32,7 +32,7 @@ from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
-from workers.stats.intervals import independent_spacing, median_interval, tokens_per_second
+from workers.stats.intervals import independent_spacing, thinned_median_interval, tokens_per_second
 from workers.stats.sample_sizes import needed_batches, verdicts
 from workers.stats.verdicts import overall
 from workers.wording.errors import error_sentence
@@ -147,7 +147,7 @@ def primary(document: StageInput, clients: Clients, size: int = 1) -> Interval |
     objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, size)
     samples = pool_samples(clients.served, objective.metric, objective.n, usd)
     spacing = independent_spacing(objective.metric, clients.served)
-    return median_interval(samples, spacing) if samples else None
+    return thinned_median_interval(samples, spacing) if samples else None
 
 
 def keeps(document: StageInput, clients: Clients, size: int) -> Verdict:

@@ -176,7 +176,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(serving.served_plan(document.results), indent=2),
-        serving=serving.offer(document.results, document.model),
+        serving=serving.serve_instructions(document.results, document.model),
     )
     return _with_contents(_with_words(page, document.model.kind == "decoder"))
 

@@ -234,12 +234,17 @@ class _Composer:
         return bool(reason)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
-        """Why there is no time for the candidate, as a sentence; "" where there is."""
+        """Why there is no time for the candidate, as a sentence; "" where there is.
+
+        One that is predicted to keep the promise has overtime; so has one without a prediction, until there is a figure
+        to compare with today's.
+        """
         seconds_left = self.context.seconds_left
         most = seconds_left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
         overtime = self._order.overtime(self.context, self.done)
-        self._overtime = overtime if self._order.keeps(candidate) else 0.0
-        return self._order.too_late(candidate, seconds_left, most, overtime)
+        alone = candidate.predicted is None and not self._has_alternative
+        self._overtime = overtime if alone or self._order.keeps(candidate) else 0.0
+        return self._order.too_late(candidate, seconds_left, max(most, self._overtime), overtime)
 
     def _try_kernels(self, variant: Variant, lower: Sequence[str] = ()) -> PlanTrial | None:
         """The plan of composed variants, or None where the `lower` precisions change nothing."""

@@ -20,7 +20,7 @@ from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput, VerifyResult
 from workers.harness.context import Context, StageError
-from workers.loadtest.measuring import NotMeasurable
+from workers.loadtest.load_test import NotMeasurable
 from workers.loadtest.servers import judging, vllm
 from workers.loadtest.servers.curve import with_limits
 from workers.loadtest.servers.sides import OF_THE_SERVER, Sides
@@ -80,7 +80,7 @@ def _starting(document: StageInput, notes: list[str]) -> float:
 
 def _before(document: StageInput, sides: Sides, starting: float, until: float) -> LoadCurve:
     if starting:
-        return vllm.curve(sides, until)
+        return vllm.measure_curve(sides, until)
     return sides.batches("before", document.workload.baseline_plan_runner, None, until)
 
 
@@ -93,7 +93,7 @@ def _after(
         return None, ""
     plan = Plan.model_validate(verify.plan)
     if in_vllm:
-        return _attempt("After", lambda: vllm.curve(sides, until, plan), notes), ""
+        return _attempt("After", lambda: vllm.measure_curve(sides, until, plan), notes), ""
     if sides.document.workload.after_runner == "vllm":
         notes.append(AFTER_HERE)
 

@@ -99,6 +99,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     faults = [fault for fault in (final.void, final.failure) if fault not in words]
     turns = verdict_words.turns_words(attempts[-1].turns, final.turns)
     words = " ".join(filter(None, (beside, for_time, words, turns, *faults)))
+    waiting += [trial for trial in left_out_for_time(document) if trial.predicted is None]
     seconds = {trial.label: trial.seconds_wanted or 0.0 for trial in waiting} | left_out
     ended_checks = [PlanCheck(label=item.key, confirmed=False, reason=item.sentence) for item in document.left_out]
     return VerifyResult(

@@ -159,7 +159,7 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
     )
 
 
-def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
+def thinned_median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     """The median with the 95 % interval of `kernels.measure.intervals`, as a document.
 
     Samples `spacing` places from each other are independent, and the interval is of those; with fewer than MIN_PAIRS
@@ -251,7 +251,7 @@ def medians(results: Results) -> dict[MetricKey, Interval]:
             value, low, high = across_processes(processes)
             by_metric[key] = Interval(value=value, low=low, high=high)
         elif measured.samples and min(measured.samples) > 0:
-            by_metric[key] = median_interval(measured.samples)
+            by_metric[key] = thinned_median_interval(measured.samples)
     return by_metric
 
 

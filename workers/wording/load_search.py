@@ -38,39 +38,12 @@ def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
 def limit_sentence(limit: LimitResult, remedy: str = MORE_MINUTES) -> str:
     """What a search found, which loads could not be measured, and why it ended early. `remedy` is for short loads."""
     too_few = f"served too few requests to say: {remedy}."
-    loads, void = limit.loads, [load for load in limit.loads if load.verdict is None]
-    judged = len(loads) - len(void)
-    above = next((load for load in loads if load.level > limit.level), None)
-    sentences = []
+    void = [load for load in limit.loads if load.verdict is None]
+    judged = len(limit.loads) - len(void)
     if limit.held:
-        rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-        most = ", the most that was tried" if limit.level == limit.most_level else ""
-        sentences.append(f"Every objective holds {load_words(limit)}{most}: {rate}.")
-        undecided = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
-        if undecided:
-            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {too_few}")
-        if limit.speed is not None:
-            replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
-            sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
-        if above and above.verdict is None:
-            sentences.append(
-                f"The next load, {traffic_words(above.traffic)}, could not be measured: {_why_void([above])}. "
-                "So this limit is not the server's."
-            )
-    elif not judged:
-        which = f"The load of {traffic_words(void[0].traffic)}" if len(void) == 1 else f"None of {len(void)} loads"
-        sentences.append(
-            f"{which} could{' not' if len(void) == 1 else ''} be measured: {_why_void(void)}; nothing was judged."
-        )
-        sentences.append(void[0].notes[0])
+        sentences = _held_sentences(limit, limit.held, too_few)
     else:
-        least = traffic_words(loads[0].traffic)
-        lowest = "" if limit.nearer_above or loads[0].verdict is None else f", not even {least}"
-        sentences.append(f"No load is shown to hold every objective{lowest}.")
-        if all(load.verdict == "not_enough_samples" for load in loads if load.verdict is not None):
-            sentences.append(f"Each {too_few}")
-        elif loads[0].verdict == "not_enough_samples":
-            sentences.append(f"The lowest, {least}, {too_few}")
+        sentences = _unheld_sentences(limit, too_few) if judged else _unmeasured_sentences(void)
     if judged:
         counted = "One load was judged," if judged == 1 else f"{judged} loads were judged, each"
         sentences.append(f"{counted} at {plain(100 * limit.confidence_each, 5)} % confidence.")
@@ -82,6 +55,46 @@ def limit_sentence(limit: LimitResult, remedy: str = MORE_MINUTES) -> str:
     if limit.unfinished:
         sentences.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
     return " ".join(sentences)
+
+
+def _held_sentences(limit: LimitResult, held: LoadResult, too_few: str) -> list[str]:
+    """Of a search that found a load, `held`."""
+    most = ", the most that was tried" if limit.level == limit.most_level else ""
+    sentences = [f"Every objective holds {load_words(limit)}{most}: {number(held.tokens_per_second)} tokens/s."]
+    undecided = [load for load in limit.loads if load.verdict == "not_enough_samples" and load.level > held.level]
+    if undecided:
+        sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {too_few}")
+    if limit.speed is not None:
+        replayed = (held.warm_up_seconds + held.seconds) * limit.speed
+        sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
+    above = next((load for load in limit.loads if load.level > limit.level), None)
+    if above and above.verdict is None:
+        sentences.append(
+            f"The next load, {traffic_words(above.traffic)}, could not be measured: {_why_void([above])}. "
+            "So this limit is not the server's."
+        )
+    return sentences
+
+
+def _unheld_sentences(limit: LimitResult, too_few: str) -> list[str]:
+    """Of a search that judged loads and found none."""
+    first = limit.loads[0]
+    least = traffic_words(first.traffic)
+    lowest = "" if limit.nearer_above or first.verdict is None else f", not even {least}"
+    sentences = [f"No load is shown to hold every objective{lowest}."]
+    if all(load.verdict in ("not_enough_samples", None) for load in limit.loads):
+        sentences.append(f"Each {too_few}")
+    elif first.verdict == "not_enough_samples":
+        sentences.append(f"The lowest, {least}, {too_few}")
+    return sentences
+
+
+def _unmeasured_sentences(void: Sequence[LoadResult]) -> list[str]:
+    """Of a search whose loads are all void."""
+    why = f"be measured: {_why_void(void)}; nothing was judged."
+    one = len(void) == 1
+    which = f"The load of {traffic_words(void[0].traffic)} could not" if one else f"None of {len(void)} loads could"
+    return [f"{which} {why}", void[0].notes[0]]
 
 
 def _why_void(loads: Sequence[LoadResult]) -> str:

@@ -14,11 +14,11 @@ PORT = 8080
 SERVED = ("bf16", "fp16", "fp32", "int8", "mxfp4", "int4", "int4_zero", "int4_minimum")
 """The precisions of weights that the server has products for."""
 PACKED = "Many requests share each pass: "
-TAKEN = {
+RUNNER_ROUTING = {
     "kernels": "the plan's kernels serve passes of the rows that they were chosen for, the library's own all others.",
-    "megakernel": "few go to the megakernel, more to the library's kernels, by what both take when the server starts.",
+    "megakernel": "small batches go to the megakernel, larger ones to the kernels, by times measured at start.",
 }
-OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
+OTHER_RUNNERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
 
 IN_VLLM = (
     "LlamaForCausalLM",
@@ -42,7 +42,7 @@ runner = runners.apply(model, plan)  # prepare(batch, prompt, tokens), then gene
 
 VLLM = "pip install '.[gpu]' ./clients/vllm\nKERNELS_PLAN=plan.json vllm serve DIR"
 VARIABLES = "VLLM_USE_V2_MODEL_RUNNER=1 KERNELS_SEVERAL_TOKENS=1"
-SEVERAL = """ \\
+SPECULATIVE_OPTION = """ \\
     --speculative-config '{"method": "ngram_gpu", "num_speculative_tokens": 3}'"""
 """Behind VLLM, with the VARIABLES that turn it on: what a run measures as after within vLLM."""
 
@@ -67,7 +67,7 @@ class ServeInstructions:
     refusal: str = ""
 
 
-def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | None:
+def serve_instructions(results: Results, model: ModelManifest | None) -> ServeInstructions | None:
     """None without a verified plan, and for models that generate no text."""
     if results.verify is None or model is None or model.kind != "decoder":
         return None
@@ -86,15 +86,15 @@ def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | 
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
         request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(request)}'",
         notes=(
-            PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
+            PACKED + RUNNER_ROUTING.get(str(plan.get("runner")), OTHER_RUNNERS),
             *filter(
                 None,
                 [
-                    size(plan.get("serving") or {}),
-                    change_over(plan.get("serving") or {}),
+                    size_sentence(plan.get("serving") or {}),
+                    megakernel_sentence(plan.get("serving") or {}),
                     results.price.arrangement if results.price else "",
                     _measured(results, "server"),
-                    _not_of_it(results),
+                    _other_server_note(results),
                 ],
             ),
         ),
@@ -113,7 +113,7 @@ def outside_vllm(architecture: str, gpu_class: str = VLLM_CLASSES[0]) -> str:
 
 
 def _in_vllm(several: bool) -> str:
-    return VLLM.replace("KERNELS_PLAN", f"{VARIABLES} KERNELS_PLAN") + SEVERAL if several else VLLM
+    return VLLM.replace("KERNELS_PLAN", f"{VARIABLES} KERNELS_PLAN") + SPECULATIVE_OPTION if several else VLLM
 
 
 def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
@@ -151,7 +151,7 @@ def _measured(results: Results, kind: str) -> str:
     return f"Measured in this run, by {after.server.label}: {limit_words(after.limit)}."
 
 
-def _not_of_it(results: Results) -> str:
+def _other_server_note(results: Results) -> str:
     """Says of a result whose after was no server that its figures are not this server's; "" elsewhere."""
     after = results.load.after if results.load else None
     if after is None or after.server.kind == "server":
@@ -161,7 +161,7 @@ def _not_of_it(results: Results) -> str:
     )
 
 
-def size(serving: dict[str, Any]) -> str:
+def size_sentence(serving: dict[str, Any]) -> str:
     """What the plan says of a server's size, in a sentence."""
     longest = f"{serving['max_model_len']:,}" if serving.get("max_model_len") else "8,192"
     words = f"Up to {serving.get('max_num_seqs') or 64} requests at once, in sequences of up to {longest} tokens"
@@ -174,7 +174,7 @@ def size(serving: dict[str, Any]) -> str:
     return f"{words}, with {pages} and passes of {rows} single tokens: measured on {where}."
 
 
-def change_over(serving: dict[str, Any]) -> str:
+def megakernel_sentence(serving: dict[str, Any]) -> str:
     """Up to how many requests at once go to the megakernel, and by which times; "" where none do."""
     times, up_to = serving.get("token_ms") or {}, serving.get("megakernel_up_to") or 0
     if not up_to:

@@ -19,13 +19,12 @@ from kernels.model.decoder import Decoder, refusal
 from kernels.model.expert_tiles import tile_experts
 from kernels.model.experts import has_experts
 from kernels.model.layer_weights import is_fp8
-from kernels.model_files.digests import model_digest
 from kernels.model_files.families import stored_rows
 from kernels.ops import MODEL_BYTES
 from kernels.plan import Plan, Serving
 from kernels.quant.formats import EXPERTS, INT4, megakernel_precision
 from kernels.quant.quantised_matrix import stored_form
-from kernels.runners.plan_files import PlanRefused, read_model, read_plan
+from kernels.runners.plan_files import read_model, read_plan
 from kernels.server.execution import pauses
 from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together, may_tile, megakernels, pass_builds
@@ -67,10 +66,8 @@ def build_engine(spec: Spec, phases: Phases, compiled: Callable[[], bool] = lamb
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device: torch finds no NVIDIA GPU on this machine")
     seed, generated = spec.seed, directory is None or not list(directory.rglob("*.safetensors"))
-    if plan is not None and directory is not None:
-        config, generated, seed = read_model(directory, plan)
-    elif plan is not None:
-        seed = catalogue_seed(spec.model, config, plan)
+    if plan is not None:
+        config, generated, seed = read_model(Path(spec.model), plan)
     server = server_config(spec, plan, device)
     size = server.tensor_parallel_size
     with phases.phase("device"):  # makes the CUDA contexts
@@ -364,14 +361,3 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any], stored: str = "") 
                 "measure the model here, or serve it without a plan"
             )
     return precision_refusal(plan, stored)
-
-
-def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
-    """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
-    seed = int(plan.options.get("seed", 0))
-    digest = model_digest(config, (), True, seed)
-    if digest != plan.model_digest:
-        raise PlanRefused(
-            f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {digest[:12]}…"
-        )
-    return seed

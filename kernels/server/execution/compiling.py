@@ -1,4 +1,4 @@
-"""What a server compiles, found before anything asks for it, so that it is compiled together."""
+"""What a server compiles, listed before it is needed, so that it is compiled in parallel."""
 
 import os
 import pickle

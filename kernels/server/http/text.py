@@ -222,10 +222,10 @@ class StopChecker:
     def add(self, piece: str) -> tuple[str, bool]:
         """The text that is certain not to be part of a stop, and whether one was found."""
         text = self._pending + piece
-        found_at = [found for found in map(text.find, self._stops) if found >= 0]
-        if found_at:
+        matches = [match for match in map(text.find, self._stops) if match >= 0]
+        if matches:
             self._pending = ""
-            return text[: min(found_at)], True
+            return text[: min(matches)], True
         keep = max(
             (
                 size

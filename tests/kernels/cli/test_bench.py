@@ -11,7 +11,7 @@ from kernels.__main__ import main
 from kernels.cases import GROUPS, cases, check_cases
 from kernels.cli import bench_decode, bench_decode_run, bench_document
 from kernels.cli.bench import bench_rows
-from kernels.cli.bench_decode import Options, _wanted
+from kernels.cli.bench_decode import Options, _bench_targets
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
@@ -114,9 +114,9 @@ def test_bench_decode_times_a_whole_model(tmp_path, monkeypatch):
 def test_bench_decode_measures_vllm_where_there_is_an_environment_of_it(monkeypatch):
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64)
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
-    assert "vllm" not in {each.name for each, _ in _wanted(case, Options(), GPUS["h200"])}
+    assert "vllm" not in {each.name for each, _ in _bench_targets(case, Options(), GPUS["h200"])}
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", "python3")
-    assert "vllm" in {each.name for each, _ in _wanted(case, Options(), GPUS["h200"])}
+    assert "vllm" in {each.name for each, _ in _bench_targets(case, Options(), GPUS["h200"])}
 
 
 def test_bench_decode_offers_every_precision_beside_the_peers():
@@ -124,14 +124,14 @@ def test_bench_decode_offers_every_precision_beside_the_peers():
     case = ModelCase(
         model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1_000_000, bytes_per_token=2_100_000
     )
-    result = {each.name: own for each, own in _wanted(case, Options(), GPUS["h200"])}
+    result = {each.name: own for each, own in _bench_targets(case, Options(), GPUS["h200"])}
     assert {"eager", "compiled", "cuda_graphs", "megakernel", "megakernel_fp8", "megakernel_nvfp4"} <= set(result)
     assert "compiled_max_autotune" not in result
     assert result["megakernel_fp8"].weights == "fp8"
     assert result["megakernel_fp8"].bytes_per_token == 1_100_000
     assert result["megakernel_nvfp4"].bytes_per_token == 662_500
     only = Options(weights=["nvfp4"], slow_builds=True)
-    weights = {each.name: own.weights for each, own in _wanted(case, only, GPUS["h200"])}
+    weights = {each.name: own.weights for each, own in _bench_targets(case, only, GPUS["h200"])}
     assert weights["compiled_max_autotune"] == "bf16"
     assert weights["megakernel_nvfp4"] == "nvfp4"
     assert "megakernel" not in weights

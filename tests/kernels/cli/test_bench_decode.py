@@ -161,7 +161,7 @@ def rows(model, paced_clock):
     ]
     ceilings = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": {"fp32": 1e3}}
     options = Options(rounds=ROUNDS, seconds=600)
-    result = bench_decode._measured(options, GPUS["cpu"], ceilings, model, [(variant, CASE) for variant in variants])
+    result = bench_decode._measure(options, GPUS["cpu"], ceilings, model, [(variant, CASE) for variant in variants])
     return {row.variant: row for row in result}
 
 

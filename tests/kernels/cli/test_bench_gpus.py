@@ -10,7 +10,7 @@ import torch
 from kernels import registry, runners
 from kernels.__main__ import main
 from kernels.cli import bench_decode, bench_decode_run
-from kernels.cli.bench_decode import Options, _wanted
+from kernels.cli.bench_decode import Options, _bench_targets
 from kernels.cli.bench_decode_run import DecodeRun, Exact, ReferenceOutputs, compare, judge
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_experts import count_choices, with_experts
@@ -31,7 +31,7 @@ from tests.kernels.runners import vllm_stand_in
 def test_bench_decode_adds_the_megakernel_on_several_gpus():
     """Beside one GPU's rows; each of two reads half, and no peer is offered on two."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
-    alone, both = (_wanted(case, Options(tensor_parallel_sizes=gpus), GPUS["h200"]) for gpus in ((), (1, 2)))
+    alone, both = (_bench_targets(case, Options(tensor_parallel_sizes=gpus), GPUS["h200"]) for gpus in ((), (1, 2)))
     more = [(each.name, own.gpus, own.step_bytes) for each, own in both if (each, own) not in alone]
     assert len(both) == len(alone) + 6
     lower = {"int8": 531.25, "fp8": 500, "nvfp4": 281.25, "mxfp4": 1000, "int4": 281.25}
@@ -44,7 +44,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_shards_alone(monkeypatch):
     config, _ = catalogue.entry("llama-3.1-70b")
     case = case_of_shapes(config, "llama-3.1-70b", "bf16", 1, 128, 64)
     assert case.parameters == 70_553_706_496 - 128256 * 8192
-    wanted = _wanted(
+    wanted = _bench_targets(
         case, Options(tensor_parallel_sizes=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"]
     )
     made = [TensorParallelModel(config, []) for _ in range(2)]
@@ -73,7 +73,7 @@ def test_a_mixture_is_measured_on_one_gpu_and_then_in_shards(monkeypatch):
     """One after the other, since the GPU has no room for both; routers of shards are taken to choose evenly."""
     config, _ = catalogue.entry("tiny-qwen3-moe")
     case = case_of_shapes(config, "tiny-qwen3-moe", "bf16", 1, 128, 64)
-    wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel"]), GPUS["h200"])
+    wanted = _bench_targets(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel"]), GPUS["h200"])
     seen = []
 
     def measure(model, own):
@@ -92,7 +92,9 @@ def test_a_mixture_is_measured_on_one_gpu_and_then_in_shards(monkeypatch):
 def test_with_several_gpus_one_precision_is_measured_after_the_other():
     """Its rows are written before the next one begins; without, all runners take turns."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
-    wanted = _wanted(case, Options(tensor_parallel_sizes=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
+    wanted = _bench_targets(
+        case, Options(tensor_parallel_sizes=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"]
+    )
     groups = [[(each.name, own.gpus) for each, own in group] for group in bench_decode_run.groups_of(wanted, (2,))]
     assert groups == [[(name, None), (name, 2)] for name in ("megakernel", "megakernel_fp8")]
     assert list(bench_decode_run.groups_of(wanted, ())) == [wanted]
@@ -238,7 +240,7 @@ def test_an_engine_is_measured_in_as_many_processes_as_are_asked_for(tmp_path, m
     model = runners.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
     wanted = [(registry.variant(name), CASE) for name in ("eager", "vllm")]
     options = Options(rounds=15, seconds=600, processes=3)
-    eager, row = bench_decode._measured(options, GPUS["cpu"], {}, model, wanted)
+    eager, row = bench_decode._measure(options, GPUS["cpu"], {}, model, wanted)
     assert [(value.rounds, len(value.processes_ms)) for value in (eager, row)] == [(15, 0), (15, 3)]
     assert (row.gate, row.ratio_to_best_peer) == ("fail", None)
     assert row.ms_low <= min(row.processes_ms) <= row.ms <= max(row.processes_ms) <= row.ms_high

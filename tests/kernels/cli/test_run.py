@@ -61,6 +61,19 @@ def test_it_reproduces_the_figure(directory: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
+    ("model", "status", "printed"),
+    [
+        ("tiny-llama", 0, "this lies within its interval"),
+        ("tiny-qwen2", 2, "tiny-qwen2: the plan is for the model"),
+        ("tiny-lama", 2, "tiny-lama is no directory, and no catalogue model 'tiny-lama'; there are llama-3.2-1b"),
+    ],
+)
+def test_the_model_may_be_a_catalogue_entry(directory, model, status, printed, capsys):
+    assert command(write_plan(directory), Path(model)) == status
+    assert printed in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
     ("changes", "more", "status", "said"),
     [
         ({"expected": {"high": 1e-6}}, [], 1, "this lies outside its interval"),

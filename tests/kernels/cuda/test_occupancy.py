@@ -45,9 +45,9 @@ def on_gpu(monkeypatch):
         monkeypatch.setattr(driver, "driver", lambda: fake)
         return fake
 
-    occupancy._room_for_empty.cache_clear()
+    occupancy._max_active_empty.cache_clear()
     yield give
-    occupancy._room_for_empty.cache_clear()
+    occupancy._max_active_empty.cache_clear()
 
 
 @pytest.mark.usefixtures("no_gpu")

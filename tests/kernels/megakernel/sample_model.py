@@ -40,7 +40,7 @@ def known(model: Any) -> Runner:
 
 def on_its_text(
     own: Runner, device: str, most: int = quality.MIN_TOKENS, before: Runner | None = None
-) -> tuple[texts.Tokens, tuple[int, quality._Side, quality._Side]]:
+) -> tuple[texts.Tokens, tuple[int, quality.LogitDistance, quality.LogitDistance]]:
     """`most` tokens of its text, and `quality.compare` of `before` (default: torch's bf16 model) and `own` on them."""
     tokens = texts.from_text(DIRECTORY, "", LENGTH, most, sample("fp32", device).config.vocab_size)
     assert tokens is not None
@@ -48,6 +48,6 @@ def on_its_text(
     return tokens, quality.compare(reference, before, own, tokens, 1, lambda done: done < most)
 
 
-def kl_blocks(side: quality._Side) -> np.ndarray:
+def kl_blocks(side: quality.LogitDistance) -> np.ndarray:
     """Mean KL divergence of each block of neighbouring tokens."""
     return torch.cat(side.kl).reshape(-1, quality.BLOCK).mean(dim=1).numpy()

@@ -151,6 +151,6 @@ def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own() -> None:
     shape = replace(shape_of(CONFIGS["llama-3.2-1b"]), layers=2, vocab=4000)
     layout = default_layout(shape, sms=114)
     check_programs(build_program(shape, layout))
-    device.check_present(layout.sms, 114)
+    device.check_sms(layout.sms, 114)
     with pytest.raises(ValueError, match=f"sms: the layout has {default_layout(shape).sms} SMs and the GPU 114"):
-        device.check_present(default_layout(shape).sms, 114)
+        device.check_sms(default_layout(shape).sms, 114)

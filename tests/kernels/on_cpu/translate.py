@@ -15,7 +15,7 @@ from tests.kernels.build_cache import cached_build, folder
 from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
-COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
+COMPILE = ["g++", "-std=c++17", "-O1", "-fPIC", "-w"]
 
 ARITHMETIC = (
     "cluster_queue.cuh", "descriptors.cuh", "expert_rows.cuh", "gumbel_max.cuh", "rows.cuh", "tcgen05_tiles.cuh",

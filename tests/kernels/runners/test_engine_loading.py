@@ -45,7 +45,7 @@ def test_values_do_not_depend_on_the_arithmetic_of_the_device(monkeypatch: pytes
     monkeypatch.setattr(weights, "TOGETHER", 1 << 19)
     one, two = (torch.empty(1500, 1000) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
-        weights._fill_whole(one, "key", 0.01, pool)
+        weights._fill_tensor(one, "key", 0.01, pool)
     weights._fill_box(two, one.shape, (0, 0), "key", 0.01)
     assert torch.equal(one, two)
 

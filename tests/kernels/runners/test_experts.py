@@ -77,7 +77,7 @@ def test_all_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
     ends = torch.tensor([0, 4, 4, 9, 9], dtype=torch.int32)
     expected = torch.cat([x[:4] @ w[1].T, x[4:] @ w[3].T])
     torch.testing.assert_close(experts.torch_grouped(x, w, ends), expected)
-    for product in (experts._masked, experts._gathered):
+    for product in (experts._by_masking, experts._by_gathered_weights):
         torch.testing.assert_close(product(x, w, ends), expected)
 
 
@@ -86,7 +86,7 @@ def test_a_layer_is_that_of_transformers_by_either_product(name: str) -> None:
     module, w = layer_of(name)
     x = rows_of(30, 64)
     expected = module(x[None])[0].view(30, 64)
-    for product in (experts.torch_grouped, experts._masked, experts._gathered):
+    for product in (experts.torch_grouped, experts._by_masking, experts._by_gathered_weights):
         output = experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING)
         torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
 
@@ -96,7 +96,11 @@ def test_a_captured_pass_reads_no_rows_and_makes_no_shape_that_depends_on_the_to
     on = torch.device("meta")
     w = Experts(*(torch.empty(size, device=on) for size in ((8, 64), (8, 96, 64), (8, 64, 48))), 3, True, True)
     x = torch.empty(20, 64, device=on)
-    for product in (experts._masked, experts._gathered, lambda x, w, ends: x.new_empty(len(x), w.shape[1])):
+    for product in (
+        experts._by_masking,
+        experts._by_gathered_weights,
+        lambda x, w, ends: x.new_empty(len(x), w.shape[1]),
+    ):
         assert experts.apply_experts(x, w, experts.products_of(w, product), experts.TORCH_ROUTING).shape == (20, 64)
     case = GroupedCase(rows=8, experts=8, n=96, k=64)
     assert [name for name in ("grouped_hopper", "torch_grouped_mm") if usable(case, name)] != []

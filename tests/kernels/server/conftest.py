@@ -6,11 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
 import psutil
@@ -25,11 +24,8 @@ LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 100, "ign
 """Many more answers than run at once."""
 
 
-def until(true) -> None:
-    end = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def until(condition: Callable[[], Any]) -> None:
+    wait_for(condition, 300, "what the test waits for")
 
 
 def ready(api: httpx.Client) -> bool:

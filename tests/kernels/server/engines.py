@@ -74,5 +74,5 @@ def without_files(pid: int) -> Iterator[None]:
 
 async def becomes(own: EngineProcess, said: str) -> None:
     async with asyncio.timeout(300):
-        while not own.state.said.startswith(said):
+        while not own.state.status_line.startswith(said):
             await asyncio.sleep(0.01)

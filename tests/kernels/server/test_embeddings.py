@@ -19,7 +19,7 @@ from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import catalogue
 from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
-from kernels.server.http.embeddings import EmbeddingRequest, embed_tokens
+from kernels.server.http.embeddings import EmbeddingRequest, embed_texts
 from kernels.server.processes.encoder import (
     MAX_ROWS,
     MAX_TOKENS,
@@ -114,7 +114,7 @@ def test_others_get_a_turn_while_vectors_are_written() -> None:
     async def whole() -> dict:
         nonlocal turns
         asked = EmbeddingRequest(model='m"', input=["a"])
-        writing = asyncio.ensure_future(embed_tokens(Engine(lambda message: None), [[1, 2]] * 300, asked))
+        writing = asyncio.ensure_future(embed_texts(Engine(lambda message: None), [[1, 2]] * 300, asked))
         while not writing.done():
             turns += 1
             await asyncio.sleep(0)

@@ -174,7 +174,7 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
     with HandoffServer(spec, os.environ) as server:
         device = server.wait_ready(300)
         served = Serving.model_validate(server.serving)
-        requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
+        requests = RequestList.random(Lengths(6, 4), 12, 64, 7)
         address = Address("localhost", 80, False, "/v1", handoff_fd=server.handoff_fd)
         sent = asyncio.run(
             DistributedLoad(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run()

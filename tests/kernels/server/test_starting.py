@@ -47,7 +47,7 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
         own = EngineProcess(Spec("a"), main=engine)
         own.listener = client = EngineClient(own.send)
         own.start()
-        assert own.state.said.startswith("the engine is starting: process, 0 s")
+        assert own.state.status_line.startswith("the engine is starting: process, 0 s")
         await becomes(own, "the engine is starting: weights, ")
         error = client.not_ready()
         assert (error.status, error.message.startswith("the engine is starting: weights, ")) == (503, True)

@@ -39,8 +39,9 @@ def both(tmp_path_factory):
 
 
 def asked_anew(api: httpx.Client, path: str = "/v1/completions", **kwargs):
-    """An answer through a connection of its own."""
-    with httpx.Client(base_url=api.base_url, headers=api.headers, timeout=300, trust_env=False) as own:
+    """An answer through a connection of its own. Without `verify=False` each reads the system's certificates, 17 ms."""
+    common = {"timeout": 300, "trust_env": False, "verify": False}
+    with httpx.Client(base_url=api.base_url, headers=api.headers, **common) as own:
         return own.post(path, json=ASKED | kwargs) if path.startswith("/v1") else own.get(path)
 
 

@@ -46,8 +46,8 @@ def test_a_killed_process_holds_nothing_any_more():
         assert (free, again, other) == (True, False, True)
     program = """
 import sys
-from workbench.api.in_flight import held
-with held("a name"):
+from workbench.api.in_flight import try_lock
+with try_lock("a name"):
     print("held", flush=True)
     sys.stdin.read()
 """

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from workbench.accounts.models import Invitation
 from workbench.api.sentences import sentences
+from workbench.runs.schemas import NewRun
 from workers.documents.workload import Sla
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]
@@ -30,6 +32,7 @@ def _problem(response, status):
     [
         ({"objectives": []}, "objectives", "should have at least 1 item, not 0"),
         ({}, "objectives", "is required"),
+        ({"objectives": OBJECTIVE}, "objectives", "should be a list"),
         ({"objectives": [OBJECTIVE | {"limit": -5}]}, "objectives[0].limit", "should be greater than 0, not -5"),
         ({"objectives": [{"metric": "ttf_n", "limit": 1}]}, "objectives[0].n", "ttf_n needs n, the number of"),
         ({"objectives": [OBJECTIVE], "colour": "red"}, "colour", "is not a known field"),
@@ -49,6 +52,12 @@ def test_api_and_forms_name_the_field_and_the_reason_alike(api, engineer, docume
     first = problem["errors"][0]
     assert (first["field"], first["reason"].startswith(reason)) == (field, True)
     assert problem["detail"] == f"{first['field']}: {first['reason']}"
+
+
+def test_what_a_pattern_asks_for_is_said_in_words():
+    with pytest.raises(ValidationError) as raised:
+        NewRun.model_validate({"workload": str(uuid4()), "tags": ["night,weekly"]})
+    assert sentences(raised.value) == [{"field": "tags[0]", "reason": "should be without a comma, not 'night,weekly'"}]
 
 
 @pytest.mark.parametrize(

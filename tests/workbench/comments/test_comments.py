@@ -70,7 +70,7 @@ def test_a_comment_is_deleted_and_not_shown_to_customers(
     assert browser(engineer).post(f"/reports/{report.id}/comments/", {"text": " "}).status_code == 302
     published = reports.publish(reports.review(report, account, ""), account)
     assert "Between us." in browser(account).get(f"/reports/{report.id}/").content.decode()
-    _, secret = reports.share(published, account, 7)
+    _, secret = reports.create_share(published, account, 7)
     assert "Between us." not in client.get(f"/shared/{secret}/").content.decode()
     first, second = Comment.objects.all()
     assert browser(account).post(f"/comments/{first.pk}/delete/").status_code == 403

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from django.core.cache import caches
 
-from workbench.api.in_flight import held
+from workbench.api.in_flight import try_lock
 from workbench.reports import notes, services
 from workbench.runs import report_files
 from workbench.web import pdf
@@ -55,7 +55,7 @@ def test_the_download_has_customer_note_people_dates_and_prices(browser, api, en
         published.document.prices.source,
     ):
         assert part in html.unescape(page)
-    assert api(engineer).get(f"/api/v1/reports/{published.id}/file").content.decode() == services.page(published)
+    assert api(engineer).get(f"/api/v1/reports/{published.id}/file").content.decode() == services.render_page(published)
     assert str(done.id) not in page
     assert not re.search(r"<script|<link(?! rel=\"icon\" href=\"data:,\">)|(src)=\"http|@import|url\(", page)
 
@@ -68,7 +68,9 @@ def test_what_a_run_wrote_by_itself_says_that_it_is_a_draft(browser, engineer, d
     assert "Report to share" not in client.get(f"/runs/{done.id}/result/").content.decode()
     organisation.name = "Renamed"
     organisation.save()
-    assert all(words in services.page(report) for words in ("For Voice", "Draft")), "a later name does not change it"
+    assert all(words in services.render_page(report) for words in ("For Voice", "Draft")), (
+        "a later name does not change it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,9 +143,9 @@ def test_a_pdf_is_made_or_a_sentence_says_why_not(browser, engineer, published, 
     monkeypatch.setattr(pdf, "SECONDS", 0.05)
     assert "took too long" in client.get(address).content.decode()
     monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 0)
-    with held("pdf"):
+    with try_lock("pdf"):
         assert "Try again in some seconds" in client.get(address).content.decode()
     monkeypatch.setattr(report_files, "PATIENCE_SECONDS", 600)
-    with held(f"pdf {published.organisation_id}"):
+    with try_lock(f"pdf {published.organisation_id}"):
         busy = client.get(address)
     assert (busy.status_code, busy["Retry-After"]) == (503, "5"), "another reader of the organisation waits already"

@@ -87,5 +87,5 @@ def test_what_is_not_published_cannot_be_shared(browser, account, report, state)
     assert "Links for readers" not in client.get(f"/reports/{report.id}/").content.decode()
     assert client.post(f"/reports/{report.id}/share/", {"days": 7}).status_code == 422
     with pytest.raises(services.ReportError, match=f"Only a published report can be shared; this one is {state}"):
-        services.share(report, account, 7)
+        services.create_share(report, account, 7)
     assert not Share.objects.exists()

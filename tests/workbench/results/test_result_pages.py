@@ -68,6 +68,7 @@ def test_where_no_change_is_recommended_the_page_claims_none(browser, engineer, 
     assert "No change is recommended. “compiled, CUDA graphs”: The median TTF64 is" in page
     assert "The median TTF64 is 1.17x slower" in page
     assert "no change recommended" in page
+    assert re.search(r"A profiled request took [\d,.]+ m?s today", page)
     for claim in ("3.46x", "0.858", ">Speedup<", "Tokens per dollar", "tokens per dollar", "Use this plan</a>"):
         assert claim not in page
 

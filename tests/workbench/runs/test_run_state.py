@@ -39,7 +39,7 @@ def test_a_new_run_waits_and_a_result_queues_its_next_stage_once_if_it_is_claime
     assert not state.advance(key, ADMIT)
     assert not state.fail(key, StageFailure(sentence="no"))
     assert not state.retry(key, "no")
-    assert state.beat(key) is None
+    assert state.extend_lease(key) is None
     run.refresh_from_db()
     assert run.state == "queued"
     state.claim(key, "w")
@@ -134,7 +134,7 @@ def test_three_deaths_lose_the_run_and_an_attempt_that_was_handed_back_does_not_
 def test_the_sweep_leaves_a_lease_that_was_renewed(run, key):
     state.claim(key, "w")
     moment = timezone.now()
-    state.beat(key)
+    state.extend_lease(key)
     assert not state.retry(key, "silence", stale_since=moment)
     assert sweep().retried == 0
 
@@ -167,10 +167,10 @@ ENDINGS = {
 def test_what_waits_is_cancelled_at_once_and_what_runs_when_its_attempt_ends(run, key, ending):
     if ending != "none":
         state.claim(key, "w")
-        assert state.beat(key) is False
+        assert state.extend_lease(key) is False
     assert state.cancel(run.id, "me")
     if ending != "none":
-        assert state.beat(key) is True
+        assert state.extend_lease(key) is True
         assert ENDINGS[ending](key)
     run.refresh_from_db()
     assert run.state == "cancelled"
@@ -201,5 +201,6 @@ def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run, workload, engi
     run.refresh_from_db()
     fixed.refresh_from_db()
     assert (run.gpu_class, services.waiting_for(run)) == ("cpu", "")
-    assert (fixed.gpu_class, services.waiting_for(fixed)) == ("h200", "Waiting for a worker of class h200.")
+    waits = "Waiting for a worker of class h200. None is running; workers of class cpu are."
+    assert (fixed.gpu_class, services.waiting_for(fixed)) == ("h200", waits)
     assert "rerouted" in _kinds(run)

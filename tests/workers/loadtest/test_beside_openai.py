@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks.load_generators import compared, ours, the_openai_package
+from benchmarks.load_generators import compare_figures, ours, the_openai_package
 from tests.openai_package import PACKAGES
 from tests.workers.loadtest.stub import running_stub
 
@@ -24,7 +24,7 @@ def test_its_times_are_no_further_off_than_those_of_openais_client(monkeypatch: 
                 sent = (
                     ours(stub.url, *sizes) if tool == "ours" else the_openai_package(sys.executable, stub.url, *sizes)
                 )
-                result[tool] = compared(sent, list(stub.log().values()))
+                result[tool] = compare_figures(sent, list(stub.log().values()))
         assert all(value["ttft_ms"] > 0 for value in result.values())
         if all(off(result["ours"], name) <= max(limit, off(result["openai"], name)) for name, limit in LIMITS.items()):
             return

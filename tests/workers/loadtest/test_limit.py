@@ -11,7 +11,7 @@ from tests import sample_loads
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.highest_load import LimitSearch, LoadGrid, saturation, search_highest_load
-from workers.loadtest.measuring import LoadTest
+from workers.loadtest.load_test import LoadTest
 from workers.loadtest.sending import LoadTarget
 from workers.stats.verdicts import overall
 from workers.wording.load_search import curve_of, load_words
@@ -74,7 +74,7 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
             return "The minutes were up." if len(done) >= seconds else ""
 
         grid = LoadGrid(Traffic(), most)
-        return done, search_highest_load(grid, grid.search(3), measured, unfinished=unfinished, saturate=True)
+        return done, search_highest_load(grid, grid.search(3), measured, stop_reason=unfinished, saturate=True)
 
     done, result = loads_up_to(64, seconds=99, best=8)
     assert done == [1, 2, 4, 8, 16]
@@ -109,7 +109,7 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
 @pytest.mark.parametrize("most", [1, 2, 64, 100])
 def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
     for holds in {0, 1, 2, 3, most // 2, most}:
-        search, asked = LimitSearch(most, 3, looks=2), []
+        search, asked = LimitSearch(most, 3, attempts=2), []
 
         def verdict_at(users, holds=holds, asked=asked):
             asked.append(users)

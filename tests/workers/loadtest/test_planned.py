@@ -10,7 +10,7 @@ import pytest
 from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.loadtest import recording
-from workers.loadtest.measuring import PROBES
+from workers.loadtest.load_test import PROBES
 from workers.loadtest.planned import requests
 from workers.loadtest.prompts import PromptTexts, TokenScale
 from workers.loadtest.recording import InvalidRecording, facts, read

@@ -206,7 +206,7 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     further = FurtherProcesses(document, context)
     with closing(Verification(document, context, None, further)) as bench:
         for _ in range(2):
-            bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
+            bench._serve_both(Remembers(model), plan, time.monotonic(), context.seconds_left)
     assert len(Remembers.answers) > 20
     assert Remembers.hits == 0
 

@@ -193,11 +193,27 @@ def test_a_build_is_ended_when_the_stages_time_is_over(context, monkeypatch):
         return []
 
     monkeypatch.setattr(kernels_plan, "prompt_ops", nearly_over)  # it is asked for just before the build
-    trial = by_label(composed(context, []))["megakernel"]
+    trial = by_label(composed(context, [], constraints={"strict_minutes": True}))["megakernel"]
     assert context.seconds_left > -60
     assert (trial.gate, trial.primary) == ("error", None)
     assert trial.skipped == "time"
     assert trial.reason.startswith("Not measured: building was ended after ")
+
+
+@pytest.mark.parametrize(("strict", "skipped"), [(False, None), (True, "time")])
+def test_the_first_plan_without_a_prediction_has_overtime_unless_the_minutes_are_strict(
+    context, monkeypatch, strict, skipped
+):
+    slow = PlantedMegakernel()
+    monkeypatch.setattr(slow, "build_seconds", 120.0, raising=False)
+    registry.variants()
+    monkeypatch.setitem(registry._variants, "megakernel", slow)
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", "kernels.runners.kernels_runner.KernelsRunner")
+    monkeypatch.setattr(context, "_deadline", time.monotonic())
+    sla = {"objectives": [{"metric": "e2e", "limit": 0.001}], "constraints": {"strict_minutes": strict}}
+    trial = by_label(composed(context, [], **sla))["megakernel"]
+    assert (trial.predicted, trial.skipped) == (None, skipped)
+    assert (trial.gate == "pass") != strict, trial.reason
 
 
 def test_a_megakernels_prompts_are_the_usual_ones_where_nothing_was_explored():

@@ -19,7 +19,7 @@ found = {"network": has_network()}
 if found["network"]:
     stub = subprocess.Popen([sys.executable, "-m", "benchmarks.stub_server"], stdout=subprocess.PIPE, text=True)
     address = Address.parse(f"http://127.0.0.1:{int(stub.stdout.readline())}")
-    requests = RequestList.drawn(Lengths(20, 4), 12, 1000, 7)
+    requests = RequestList.random(Lengths(20, 4), 12, 1000, 7)
     sent = asyncio.run(DistributedLoad(address, partial(requests.load, "stub", 3), LoadDuration(60), 2).run())
     stub.terminate()
     found["tokens"] = [each.tokens for each in sent.exchanges]

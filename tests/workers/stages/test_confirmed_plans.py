@@ -66,7 +66,7 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def further_process(result: Result) -> SimpleNamespace:
     ready = SimpleNamespace(is_ready=lambda seconds: True, close=lambda: None)
-    return SimpleNamespace(process=ready, measured=lambda seconds: result)
+    return SimpleNamespace(process=ready, measure=lambda seconds: result)
 
 
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:
@@ -200,7 +200,7 @@ def test_no_promise_is_missed_while_a_plan_that_was_not_tried_is_predicted_to_ke
         [Alternation(slow, slow)],
         ready_seconds=1.0,
     )
-    assert verify._decided(document, [], final)[0] == verdict
+    assert verify._decide(document, [], final)[0] == verdict
 
 
 FASTER = Alternation(served(2000, 10, 8), served(20, 10, 8))

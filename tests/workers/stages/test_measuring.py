@@ -12,7 +12,7 @@ from tests.workers.conftest import ENVIRONMENT, TINY, composed_with, context_of,
 from workers.documents import measurement
 from workers.documents.measurement import Telemetry
 from workers.documents.model import ModelFile
-from workers.documents.stages import ComposeResult, Results, StageInput
+from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import alternation
 from workers.planning import confirmation, verification
@@ -127,8 +127,12 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, monkeypatc
     monkeypatch.setattr(alternation, "MIN_SECONDS", 0.0)
     strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
     late = Context(context.model_dir, context.artifacts, seconds=0)
-    result = verify.run(with_plan(stage_input("verify", **strict)), late)
+    document = with_plan(stage_input("verify", **strict))
+    untried = {"label": "compiled", "plan": {}, "unit": "ms", "gate": "refused", "skipped": "time"}
+    document.results.compose.trials.append(PlanTrial(**untried, seconds_wanted=60.0))
+    result = verify.run(document, late)
     assert result.verdict == "not_enough_samples"
+    assert result.minutes_wanted > 1, "nothing is predicted of the plan that time was short for, so it may be faster"
     assert result.outcomes[0].samples == alternation.MIN_PAIRS
     assert result.outcomes[0].needed >= 514
     assert f" {result.outcomes[0].needed:,} requests or more" in result.sentence

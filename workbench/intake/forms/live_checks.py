@@ -159,10 +159,21 @@ def _check_model(
     min_minutes = MINUTES_OF_BOTH if document.after_runner == "vllm" else MINUTES_WITH_VLLM
     if document.baseline_runner == "vllm" and document.constraints.minutes < min_minutes:
         checks.warnings.append(f"vLLM's server takes about a minute to start: give the run {min_minutes:g} minutes.")
+    _check_placement(checks, document, facts, available, fits_a_class=bool(fits))
+
+
+def _check_placement(
+    checks: FormChecks,
+    document: WorkloadDocument,
+    facts: ModelManifest,
+    available: AvailableGpus,
+    fits_a_class: bool,
+) -> None:
+    """The class that a run would go to, or why none would start."""
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:
-        if fits:  # else that no allowed class holds it is said already
+        if fits_a_class:  # else that no allowed class holds it is said already
             checks.reasons.append(f"{error}.")
         return
     chosen = placement.choose_class(document, facts, available.ceilings)

@@ -1,6 +1,6 @@
 """The result of a run: the verdict first, then what was measured."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from workbench.runs.views.runs import get_run, lacking
 from workbench.web import pdf
 from workers.cost import loads, run_economics, same_load
 from workers.documents.base import Artifact
+from workers.documents.money import StatedFleet, UnitEconomics
 from workers.documents.profile import LaneSummary, RequestTimeline
 from workers.documents.stages import STAGES, Results
 from workers.wording.text import percent
@@ -42,38 +43,58 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """
     run = get_run(request, run_id)
     results, _ = services.reading(run)
-    workload, _ = run.workload.reading
-    manifest, _ = run.workload.model.reading
-    economics = run_economics.of_results(results, workload, manifest) if workload and manifest else None
-    if economics is None and results.price is None:
+    if results.price is None:
         return lacking(request, run, "price")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
-    both = same_load.of_results(results, workload, manifest) if workload and manifest else None
-    stated = run_economics.demand_of(economics, workload, both) if workload else None
-    anywhere = bool(workload and manifest and loads.of_results(results, workload, manifest))
-    why = ""
-    if workload and manifest and both and not (economics and economics.before and economics.after):
-        why = same_load_sentence(economics, both.before.load)
-        economics = run_economics.served_loads(workload, manifest, (both.before, both.after))
+    economics, promise_or_not, stated, any_load = _fleet_basis(run, results)
+    context: dict[str, Any] = {"run": run, "stated": stated}
     if economics is None:
-        loaded = results.load is not None
-        return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
+        return render(request, template, context | {"loaded": results.load is not None, "any_load": any_load})
     if one_at_a_time(economics):
-        return render(request, template, {"run": run, "stated": stated, "one_at_a_time": True})
+        return render(request, template, context | {"one_at_a_time": True})
     form, calculated = FleetForm(economics, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
-            calculated = answer(economics, form.cleaned_data, same_load=bool(why))
+            calculated = answer(economics, form.cleaned_data, same_load=bool(promise_or_not))
         except ValueError as error:
             form.add_error(None, str(error))
-    context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": bool(why) and anywhere}
-    context |= {"counted_by": counted_by(economics), "promise_or_not": why}
-    context["arrangement"] = results.price.arrangement if results.price else ""
+    context |= {"form": form, "answer": calculated, "any_load": bool(promise_or_not) and any_load}
+    context |= {"counted_by": counted_by(economics), "promise_or_not": promise_or_not}
+    context["arrangement"] = results.price.arrangement
     page = render(request, template, context)
     # The address of the calculator's own page holds the demand.
     asked_there = part and urlsplit(part.current_url_abs_path or "").path == request.path
     return replace_url(page, request.get_full_path()) if asked_there else page
+
+
+class _FleetBasis(NamedTuple):
+    """What fleets are calculated from: the loads that hold, or where a side has none, both sides at one load.
+
+    `economics` is None without either. `promise_or_not` says why it is one load, "" where it is not. `stated` is the
+    demand of the workload, and `any_load` whether loads were measured at all.
+    """
+
+    economics: UnitEconomics | None = None
+    promise_or_not: str = ""
+    stated: StatedFleet | None = None
+    any_load: bool = False
+
+
+def _fleet_basis(run: Run, results: Results) -> _FleetBasis:
+    workload, _ = run.workload.reading
+    manifest, _ = run.workload.model.reading
+    if workload is None:
+        return _FleetBasis()
+    if manifest is None:
+        return _FleetBasis(stated=run_economics.demand_of(None, workload, None))
+    economics, promise_or_not = run_economics.of_results(results, workload, manifest), ""
+    both = same_load.of_results(results, workload, manifest)
+    stated = run_economics.demand_of(economics, workload, both)
+    if both and not (economics and economics.before and economics.after):
+        promise_or_not = same_load_sentence(economics, both.before.load)
+        economics = run_economics.served_loads(workload, manifest, (both.before, both.after))
+    return _FleetBasis(economics, promise_or_not, stated, bool(loads.of_results(results, workload, manifest)))
 
 
 @require_safe

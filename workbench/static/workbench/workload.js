@@ -46,6 +46,12 @@ function refuseTooLarge(input) {
   input.value = "";
 }
 
+// A limit and a factor stand in place of each other: the one that is typed empties the other.
+function emptyOther(input) {
+  const name = input.name.endsWith(".limit") ? "at_least_faster" : "limit";
+  if (input.value) document.getElementsByName(input.name.replace(/[a-z_]+$/, name))[0].value = "";
+}
+
 function matchAll() {
   document.querySelectorAll("select[name$='.metric']").forEach(matchN);
   document.querySelectorAll("select[name$='.metric']").forEach(matchUnit);
@@ -59,6 +65,9 @@ document.addEventListener("change", (event) => {
   }
   if (event.target.matches("select[name$='.kind']")) matchKinds();
   if (event.target.matches("input[data-most-bytes]")) refuseTooLarge(event.target);
+});
+document.addEventListener("input", (event) => {
+  if (event.target.matches("[name$='.limit'], [name$='.at_least_faster']")) emptyOther(event.target);
 });
 document.addEventListener("htmx:afterSettle", matchAll);
 document.addEventListener("DOMContentLoaded", () => {

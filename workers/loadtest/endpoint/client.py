@@ -15,7 +15,7 @@ from kernels.load.generator import LoadTrace
 from kernels.load.secrecy import without_key
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
-from workers.loadtest.measuring import LoadTest, NotMeasurable, apply_load
+from workers.loadtest.load_test import LoadTest, NotMeasurable, apply_load
 from workers.loadtest.sending import LoadTarget
 from workers.shared import addresses
 

@@ -11,7 +11,7 @@ from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.loadtest.endpoint.client import EndpointClient
 from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, search_highest_load
-from workers.loadtest.measuring import LoadTest, NotMeasurable, judge_load
+from workers.loadtest.load_test import LoadTest, NotMeasurable, judge_load
 from workers.loadtest.sending import LoadTarget
 
 MIN_LOADS = 3
@@ -50,7 +50,7 @@ class EndpointLoadSearch:
         recorded_s = self._recording.seconds if self._recording else math.inf
         self._grid = LoadGrid(self._traffic, most_users, recorded_s)
         self._search, self._deadline = self._grid.search(MIN_LOADS), time.monotonic() + seconds
-        return search_highest_load(self._grid, self._search, self._measured, unfinished=self._unfinished)
+        return search_highest_load(self._grid, self._search, self._measured, stop_reason=self._unfinished)
 
     def _measured(self, index: int) -> LoadResult:
         seconds_left = (self._deadline - time.monotonic()) / max(1, self._search.loads - self._done)

@@ -21,7 +21,7 @@ from workers.documents.workload import Objective
 from workers.loadtest.endpoint.client import FAILURES, EndpointClient
 from workers.loadtest.endpoint.comparing import judged_objectives, ratios, read, rounds_sentence, server_of, users
 from workers.loadtest.endpoint.load_search import EndpointLoadSearch
-from workers.loadtest.measuring import LoadTest, judge_load
+from workers.loadtest.load_test import LoadTest, judge_load
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.summary import LoadSummary
 from workers.wording.load_search import curve_of

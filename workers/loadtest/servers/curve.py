@@ -11,7 +11,7 @@ from workers.documents.measurement import BUSY, Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import OUT_OF_TIME, LoadGrid, search_highest_load
-from workers.loadtest.measuring import LoadTest, judge_load
+from workers.loadtest.load_test import LoadTest, judge_load
 from workers.loadtest.servers import judging
 from workers.measuring.served_model import SECONDS_BETWEEN_SAMPLES
 from workers.wording.text import percent, traffic_words
@@ -20,7 +20,7 @@ MIN_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
 MIN_SECONDS, MAX_SECONDS = 3.0, 60.0
 """The bounds of the time that one load is put on, in seconds."""
-LOOKS = 2
+ATTEMPTS = 2
 """How often a load is put on at most. The second time lasts as long as its verdict takes."""
 SPARE = 1.5
 """The second time lasts this much longer than the first one predicts: requests beyond the limit make a verdict wait."""
@@ -40,7 +40,7 @@ class CurveSearch:
 
     def __init__(self, context: Context, device: str, grid: LoadGrid, until: float, gpus: int = 1) -> None:
         """`gpus` are those that the side runs on."""
-        self._grid, self.search = grid, grid.search(MIN_LOADS, LOOKS)
+        self._grid, self.search = grid, grid.search(MIN_LOADS, ATTEMPTS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
         self._loads: dict[int, LoadResult] = {}
         self._again: set[int] = set()
@@ -72,7 +72,7 @@ class CurveSearch:
                 self._loads[index] = put_on(index, longer)
             return self._loads[index]
 
-        return search_highest_load(self._grid, self.search, measured, unfinished=self._unfinished, saturate=True)
+        return search_highest_load(self._grid, self.search, measured, stop_reason=self._unfinished, saturate=True)
 
     @property
     def _seconds_left(self) -> float:
@@ -81,7 +81,7 @@ class CurveSearch:
     @property
     def _seconds(self) -> float:
         remaining = max(MIN_LOADS, self.search.loads) - len(self._loads)
-        return min(MAX_SECONDS, max(MIN_SECONDS, self._seconds_left / max(1, remaining) / LOOKS))
+        return min(MAX_SECONDS, max(MIN_SECONDS, self._seconds_left / max(1, remaining) / ATTEMPTS))
 
     def _unfinished(self) -> str:
         if len(self._loads) < MIN_LOADS or self._seconds_left >= MIN_SECONDS:

@@ -32,7 +32,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import LoadGrid
-from workers.loadtest.measuring import LoadTest, load_running
+from workers.loadtest.load_test import LoadTest, run_load
 from workers.loadtest.planned import requests
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
@@ -107,7 +107,7 @@ class Sides:
         sampling = self.document.workload.traffic.sampling
         ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
         target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
-        return self._measure(name, until, self._test(target, gpus), lambda test: load_running(test)[1], gpus)
+        return self._measure(name, until, self._test(target, gpus), lambda test: run_load(test)[1], gpus)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str], gpus: int) -> LoadedServer:
         if excluded := server_exclusions(self.document.workload.constraints.exclude):

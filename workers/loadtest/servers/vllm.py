@@ -42,7 +42,7 @@ EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 waited for LONG_START_SECONDS, and longer where its side has more time left."""
 SPARE_TOKENS = 64
 """vLLM's longest sequence has so many tokens more than the traffic's: prompts are words, counted once sent."""
-DRAFTS = 3
+SPECULATIVE_TOKENS = 3
 """Further tokens of each sequence that a pass makes with the plan. A pass of one alone gains nothing that is beyond
 vLLM's own noise (benchmarks/vllm-plugin.md)."""
 MAX_ERROR_LENGTH = 500
@@ -57,17 +57,17 @@ def refusal() -> str:
     return "" if has_network() else NO_NETWORK
 
 
-def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
+def measure_curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
     """vLLM's server under rising load: before, or after with a `plan`. Raises StageError where it does not start, with
     the end of its log, and where it starts without the plan.
     """
     context, caveats, name = sides.context, list[str](), "after" if plan else "before"
-    wanted = _wanted(sides, caveats)
+    wanted = _server_settings(sides, caveats)
     try:
         sharded = [f"--tensor-parallel-size={gpus}"] if (gpus := sides.document.tensor_parallel_size) > 1 else []
         server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment(), sharded)
         if plan:
-            server = with_plan(server, _plan_file(sides, plan, wanted.directory), DRAFTS)
+            server = with_plan(server, _plan_file(sides, plan, wanted.directory), SPECULATIVE_TOKENS)
     except ValueError as error:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
     context.report_progress(0.5, f"starting vLLM for {name}")
@@ -77,14 +77,14 @@ def curve(sides: Sides, until: float, plan: Plan | None = None) -> LoadCurve:
         with run_server(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
             context.starts_and_loads += started
-            kernels = _replaced(log) if plan else []
+            kernels = _check_plan_kernels(log) if plan else []
             limit = sides.over_http(name, Address.parse(url), until, sides.document.tensor_parallel_size)
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
     if (web_servers := processes_here(sides.spec())) > 1:
         caveats.append(one_api_server(web_servers))
-    return curve_of(_described(sides, server, started, caveats, kernels), limit)
+    return curve_of(_loaded_server(sides, server, started, caveats, kernels), limit)
 
 
 def _plan_file(sides: Sides, plan: Plan, directory: Path) -> Path:
@@ -96,7 +96,7 @@ def _plan_file(sides: Sides, plan: Plan, directory: Path) -> Path:
     return path
 
 
-def _replaced(log: Path) -> list[str]:
+def _check_plan_kernels(log: Path) -> list[str]:
     """The plan's kernels in vLLM, by its log. Raises StageError where it runs without them."""
     text = log.read_text(errors="replace")
     if kernels := plan_kernels_in_log(text):
@@ -104,7 +104,7 @@ def _replaced(log: Path) -> list[str]:
     raise StageError(f"vLLM runs without the plan: {plan_refusal(text)[:MAX_ERROR_LENGTH]}.")
 
 
-def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
+def _server_settings(sides: Sides, caveats: list[str]) -> ServerSettings:
     document = sides.document
     traffic, dtype = document.workload.traffic, dtype_of(document)
     positions_of_model = positions(loading.skeleton(document.model.config, dtype).config)
@@ -144,7 +144,7 @@ def _last_line(log: Path) -> str:
     return (errors or lines or ["it said nothing"])[-1][:MAX_ERROR_LENGTH]
 
 
-def _described(
+def _loaded_server(
     sides: Sides, server: ServerCommand, started: float, caveats: list[str], kernels: list[str]
 ) -> LoadedServer:
     version, options = server.settings["version"], server.settings["options"]

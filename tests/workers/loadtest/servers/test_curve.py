@@ -11,7 +11,7 @@ from workers.documents.measurement import Telemetry
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.loadtest.highest_load import LoadGrid
-from workers.loadtest.measuring import LoadTest
+from workers.loadtest.load_test import LoadTest
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import curve
 from workers.loadtest.servers.sides import BatchLoop
@@ -79,7 +79,7 @@ def test_lower_loads_have_their_verdict_where_time_is_left(put_on):
     requested, result = put_on(600, holds=4, most=8)
     verdicts = {load.users: load.verdict for load in result.loads if load.users in (1, 2, 4, 8)}
     assert verdicts == {1: "met", 2: "met", 4: "met", 8: "missed"}
-    assert all([users for users, _ in requested].count(load.users) <= curve.LOOKS for load in result.loads)
+    assert all([users for users, _ in requested].count(load.users) <= curve.ATTEMPTS for load in result.loads)
 
 
 def test_the_last_load_on_the_way_up_is_decided_and_without_time_none_is_put_on_twice(put_on):

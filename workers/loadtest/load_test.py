@@ -29,8 +29,8 @@ from workers.stats.verdicts import CONFIDENCE, overall
 PROBES = (32, 160)
 """Words of the two requests by which the server's way of counting tokens is learnt."""
 REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
-SMALLER = (1, 4, 16)
-"""The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
+DIVISORS = (1, 4, 16)
+"""The words of PROBES are divided by these in turn, until the server takes the probes: a short context refuses some."""
 STREAMED = ("ttft", "tpot", "itl", "e2e")
 NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
@@ -90,13 +90,13 @@ class LoadTest:
                 raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
-async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
+async def calibrate_token_scale(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither.
 
     Where the server refuses a field that a load can do without, the test is returned without it.
     """
-    for smaller in SMALLER:
-        exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
+    for divisor in DIVISORS:
+        exchanges = [await probe(test.target, test.traffic, words // divisor) for words in PROBES]
         refused = next((exchange for exchange in exchanges if exchange.error), None)
         if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
             break
@@ -104,7 +104,9 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
         target = test.target
         for name in (name for name in REFUSABLE if name not in target.refused):
             if name in refused.sentence and refused.status in REFUSALS:
-                return await learn(replace(test, target=replace(target, refused=(*target.refused, name))))
+                return await calibrate_token_scale(
+                    replace(test, target=replace(target, refused=(*target.refused, name)))
+                )
         if refused.status == HTTPStatus.NOT_FOUND:
             where = f"{target.address.base}{PATHS[target.api]}"
             raise NotMeasurable(f"{refused.sentence.rstrip('.')}. The request went to {where}.")
@@ -112,12 +114,14 @@ async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
     first, second = (exchange.counted_prompt for exchange in exchanges)
     if first is None or second is None:
         return test, TokenScale()
-    return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+    return test, TokenScale.from_counts((PROBES[0] // divisor, PROBES[1] // divisor), (first, second))
 
 
 async def apply_load(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadTest, LoadTrace]:
-    """Learns how the server counts and puts the load on it; the test as then. Raises NotMeasurable or as `read`."""
-    test, scale = await learn(test)
+    """Learns how the server counts, then puts the load on it. Returns the trace, and the test without the fields that
+    the server refuses. Raises NotMeasurable, or InvalidRecording for a broken recording.
+    """
+    test, scale = await calibrate_token_scale(test)
     try:
         return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
     except SenderDied as error:
@@ -140,11 +144,11 @@ def measure(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[Loa
 def measure_load(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadResult, LoadTrace]:
     """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    test, sent = load_running(test, progress)
+    test, sent = run_load(test, progress)
     return judge_load(test, sent, at), sent
 
 
-def load_running(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadTest, LoadTrace]:
+def run_load(test: LoadTest, progress: OnProgress = ignore_progress) -> tuple[LoadTest, LoadTrace]:
     """Puts load on the server, as `apply_load`. Raises what `measure` raises."""
     test.check()
     return asyncio.run(apply_load(test, progress))
@@ -200,10 +204,20 @@ def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
 
 def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
-    tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
+    void = load.lag.sentence(closed=not load.open_loop)
     notes = [void] if void else []
     if any(sent.overrun for sent in load.rounds):
         notes.append(f"Sending stopped when {MAX_IN_FLIGHT:,} requests were open: the server does not keep up.")
+    notes += _token_notes(load, counts=test.target.api != "embeddings")
+    notes += [REFUSABLE[name] for name in test.target.refused]
+    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
+        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    return notes + _sample_notes(test, load)
+
+
+def _token_notes(load: LoadSummary, counts: bool) -> list[str]:
+    """On how the server counts and streams tokens; `counts` is whether it should give the answers' counts."""
+    tokens, notes = load.tokens(), list[str]()
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
         notes.append(
             f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
@@ -214,7 +228,7 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
             "gaps between tokens are gaps between events."
         )
-    if tokens.uncounted and test.target.api != "embeddings":
+    if tokens.uncounted and counts:
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     at_once = sum(  # two tokens may be of one step of the server
         len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < MIN_GAP_MS for _, served in load.served
@@ -227,12 +241,14 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     parts = sum(exchange.tokens < sum(exchange.with_text) for exchange, _ in load.served)
     if parts:
         notes.append(f"{parts:,} answers had more events with text than the server counted tokens.")
-    notes += [REFUSABLE[name] for name in test.target.refused]
-    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
-        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    return notes
+
+
+def _sample_notes(test: LoadTest, load: LoadSummary) -> list[str]:
+    """On the requests that promises are judged by: fewer than all, or ones that depend on each other."""
     of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
     single = [load.outcome(objective, test.confidence) for objective in of_requests]
-    notes += [
+    notes = [
         f"{outcome.objective.label} is judged by {outcome.requests:,} of {len(load.exchanges):,} requests: the others "
         "ended before it."
         for outcome in single

@@ -27,19 +27,19 @@ def points(
     first = workload.objectives[0]
     if first.unit != "ms":
         return []
-    drawn = [point for gpu_class, results in measured.items() for point in _of_run(gpu_class, results, first, book)]
+    drawn = [point for gpu_class, results in measured.items() for point in _run_points(gpu_class, results, first, book)]
     modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
-        points = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
+        points = (_predicted_point(gpu_class, plan, workload, book) for plan in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in points if point is not None}
     drawn += modelled.values()
     for results in measured.values():
-        if own_points := _baseline_points(results, workload):
+        if own_points := _customer_points(results, workload):
             return with_front([*drawn, *own_points])
     return with_front(drawn)
 
 
-def _of_run(gpu_class: str, results: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
+def _run_points(gpu_class: str, results: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
     """The plans that compose timed; of what runs today and of the verified plan, verify's figures."""
     if results.compose is None or results.compose.environment.telemetry.void:
         return []
@@ -86,7 +86,7 @@ def _median(distributions: list[Distribution], first: Objective) -> float | None
     return distribution.percentiles.get("p50") if distribution else None
 
 
-def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
+def _predicted_point(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
     """A prediction at one request at a time; None where the first promise is not predicted."""
     first = workload.objectives[0]
     figures = {metric_key(figure): figure.value for figure in plan.figures if figure.users is None}
@@ -97,7 +97,7 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     return CostPoint(_gpus(gpu_class, plan.tensor_parallel_size), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
-def _baseline_points(results: Results, workload: Workload) -> list[CostPoint]:
+def _customer_points(results: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
     first, present, points = workload.objectives[0], workload.present, []
     load = results.verify.endpoint.load if results.verify and results.verify.endpoint else None

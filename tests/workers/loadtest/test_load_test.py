@@ -14,7 +14,7 @@ from kernels.load.sharing import merge_results
 from tests.workers.loadtest.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.measuring import LoadTest, NotMeasurable, judge_load, learn, measure
+from workers.loadtest.load_test import LoadTest, NotMeasurable, calibrate_token_scale, judge_load, measure
 from workers.loadtest.prompts import PromptTexts, TokenScale
 from workers.loadtest.sending import LoadTarget, sending
 from workers.loadtest.summary import LoadSummary
@@ -114,7 +114,7 @@ def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
 def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, model, kind, sentence):
     test = a_test(stub, model=model, seconds=0.6, time_out_s=0.3 if model == "stub-silent" else 60)
     with pytest.raises(NotMeasurable) as caught:
-        asyncio.run(learn(test))
+        asyncio.run(calibrate_token_scale(test))
     assert KEY not in str(caught.value)
     result = judge_load(test, sent(test), "now")
     (failure,) = result.failures

@@ -1,6 +1,6 @@
 """A token of transformers' `generate` where the model is spread over two GPUs, beside one GPU, in ms.
 
-    python -m benchmarks.several_gpus_today llama-3.1-8b --json today.json
+    python -m benchmarks.device_map_baseline llama-3.1-8b --json today.json
 
 `ranks` and `layers` are the two ways of which a run of the workbench takes the faster one as before: attention and MLP
 sharded, driven by one process, and whole layers on one GPU after the other, as `device_map` places them. The turns

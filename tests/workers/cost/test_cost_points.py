@@ -6,7 +6,7 @@ from sample_results import results, workload
 
 from workers.charts.base import Figure
 from workers.charts.front import CostPoint, figure, table, with_front
-from workers.cost.front import points
+from workers.cost.cost_points import points
 from workers.cost.pricing import gpu_price, usd_per_mtok
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.prices import default_price_book
