@@ -124,6 +124,10 @@ def test_a_digest_names_the_newest_model_and_a_content_digest_one(api, browser, 
         (old["id"], "content_digest"): old["id"],
         (new["id"], "content_digest"): new["id"],
     }
+    refused = post(client, GOOD | {"model": new["name"]}).json()["detail"]
+    assert (
+        refused == f"model: give the digest of your model {new['name']!r} in place of its name: {new['content_digest']}"
+    )
     for workload in taken.values():
         page = browser(engineer).get(f"/workloads/new/?from={workload['id']}").content.decode()
         own = old if workload["model"]["id"] == old["id"] else new
