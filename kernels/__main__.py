@@ -4,6 +4,7 @@ import argparse
 import gc
 import importlib
 import os
+import signal
 import sys
 
 from kernels.measure.cpu_threads import thread_settings
@@ -42,4 +43,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads the output, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    sys.exit(code)

@@ -1,7 +1,11 @@
 """`python -m kernels list`, `check` and `bench` on this machine, at tiny shapes."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +34,17 @@ def known_ceilings(monkeypatch):
     """Ceilings as measured once here: measuring them takes seconds and has its own test."""
     result = {"read_tbps": 0.01, "copy_tbps": 0.01, "matrix_tflops": {"fp32": 0.1, "bf16": 0.2}, "launch_us": 1.0}
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: result)
+
+
+def test_a_reader_that_has_ended_costs_no_traceback():
+    """As of `python -m kernels list | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "kernels", "list"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_list_names_every_variant(capsys):
