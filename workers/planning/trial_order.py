@@ -183,8 +183,8 @@ class TrialOrder:
     def overtime(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
-        kept = (choosing.keeps_promises(trial, trials[0], self._objective) for trial in trials)
-        if constraints.strict_minutes or any(kept):
+        met = any(choosing.keeps_promises(trial, trials[0], self._objective) for trial in trials)
+        if constraints.strict_minutes or met:
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 

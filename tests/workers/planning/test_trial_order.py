@@ -239,13 +239,13 @@ def test_the_extension_ends_at_twice_the_minutes_and_needs_a_promise_that_nothin
 
 def test_a_promise_relative_to_today_extends_the_minutes_as_one_with_a_limit_does(context):
     """Beside 700 ms the megakernel, of 39 predicted, keeps ten times faster; what was tried does not."""
-    made = document(objectives=[{"metric": "ttf_n", "n": 64, "at_least_faster": 10}], minutes=3)
+    staged = document(objectives=[{"metric": "ttf_n", "n": 64, "at_least_faster": 10}], minutes=3)
     today = Interval(value=700.0, low=693.0, high=707.0)
-    made.results.baseline = BaselineResult(
+    staged.results.baseline = BaselineResult(
         environment=ENVIRONMENT, runner="eager", dtype="bf16", requests=9, primary=today,
         distributions=[], tokens_per_second=90.0,
     )  # fmt: skip
-    order = TrialOrder(made)
+    order = TrialOrder(staged)
     by_label = {item.label: item for item in order.candidates()}
     tried = [trial("eager", 700.0, "eager", keeps="met"), trial("compiled", 200.0, "compiled", keeps="met")]
     assert order.keeps(by_label["megakernel"])
