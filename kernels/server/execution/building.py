@@ -270,7 +270,7 @@ def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
     ms = pauses.estimated(kernels.pass_ms, limits.max_num_seqs) if device == "cpu" else kernels.longest_ms
     kernels.limits, kernels.pause_ms = pauses.within(limits, kernels.shapes, ms, most)
     if kernels.pause_ms > most:
-        _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:.1f} ms, more than {most:g}")
+        _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:,.1f} ms, more than {most:,.10g}")
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int, weights: str = "bf16") -> dict[int, int]:
