@@ -43,10 +43,10 @@ MAX_WAITING = 50
 
 
 class Lane:
-    """Threads that answer requests, at most `most` of an organisation at once."""
+    """Threads that answer requests, at most `max_active` of an organisation at once."""
 
-    def __init__(self, threads: int, max_waiting: int) -> None:
-        self._threads, self._most, self._lock = ThreadedTaskDispatcher(), max_waiting, Lock()
+    def __init__(self, threads: int, max_active: int) -> None:
+        self._threads, self._max_active, self._lock = ThreadedTaskDispatcher(), max_active, Lock()
         self._threads.set_thread_count(threads)
         self._under_way: Counter[Any] = Counter()
         self._waiting: defaultdict[Any, deque[Any]] = defaultdict(deque)
@@ -57,7 +57,7 @@ class Lane:
         caller = credential(headers.get("AUTHORIZATION", ""), headers.get("COOKIE", ""))
         organisation = _organisations.get(caller)
         with self._lock:
-            busy = organisation is not None and self._under_way[organisation] >= self._most
+            busy = organisation is not None and self._under_way[organisation] >= self._max_active
             if busy and len(self._waiting[organisation]) < MAX_WAITING:
                 self._waiting[organisation].append(channel)
                 return
@@ -67,7 +67,7 @@ class Lane:
     def done(self, organisation: Any) -> None:
         """A request of the organisation was answered: begin with its next one."""
         with self._lock:
-            waiting = self._waiting.get(organisation) if self._under_way[organisation] <= self._most else None
+            waiting = self._waiting.get(organisation) if self._under_way[organisation] <= self._max_active else None
             channel = waiting.popleft() if waiting else None
             if channel is None:
                 if not self._waiting.get(organisation):

@@ -14,7 +14,7 @@ def lane(monkeypatch):
     """A lane without threads: `began` has the turns that a thread would have taken."""
     monkeypatch.setattr(lanes, "MAX_WAITING", 3)
     monkeypatch.setattr(lanes, "_organisations", {lanes.credential("Bearer a", ""): "ours"})
-    made = lanes.Lane(threads=0, max_waiting=MAX_ACTIVE)
+    made = lanes.Lane(threads=0, max_active=MAX_ACTIVE)
     made.began = []
     monkeypatch.setattr(made._threads, "add_task", made.began.append)
     return made

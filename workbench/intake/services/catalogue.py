@@ -38,7 +38,7 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
     if model is None:
         there = ", ".join(catalogue.names())
         reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"
-        if uploaded := known.filter(name=reference).first():
+        if uploaded := models.filter(name=reference).first():
             reason = f"give the digest of your model {reference!r} in place of its name: {uploaded.content_digest}"
         raise invalid([{"field": "model", "reason": reason}])
     return model
