@@ -5,7 +5,7 @@
 # server twice, with empty caches and with filled ones.
 #
 # Writes decode-moe.json, serve-moe.json and timeline.npz. The weights are drawn on the GPU, by each server anew.
-# Predicted: 480 s without vLLM, the record and the starts, which took 60 s cold and 34 warm at c5b09526, and 38 passes 23
+# Predicted: 480 s without vLLM, the record and the starts, which took 46 s cold and 23 warm at e2500a17, and 38 passes 19
 # s more after it.
 set -euo pipefail
 LIMIT=${LIMIT:-490}

@@ -170,7 +170,7 @@ def _sends(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: int):
-    monkeypatch.setattr("workers.loadtest.sending.max_processes", lambda here: processes)
+    monkeypatch.setattr("workers.loadtest.sending.max_processes", lambda server_is_local: processes)
     stop = threading.Event()
     there = at(stub.url, stop=stop, seconds=600, batch=9)
     threading.Timer(0.4, stop.set).start()
