@@ -170,7 +170,7 @@ def test_a_process_that_takes_too_long_is_named_and_none_is_started_where_time_i
     assert runs.failure == "Process 2 did not end within 0 s."
 
 
-class Further:
+class PreparedProcess:
     """A process of which it is given whether it gets ready."""
 
     def __init__(self, ready: bool, log: list[str]) -> None:
@@ -191,7 +191,7 @@ def test_one_that_does_not_get_ready_is_replaced_and_those_of_another_plan_are_e
     """The second of three lacks memory. Processes that are started for their turn are not ready ahead."""
     document, log, ready = stage_input("verify"), list[str](), iter([True, False, True, False, True, True, False])
     monkeypatch.setattr(processes, "copies_beside", lambda reserved: 8)
-    monkeypatch.setattr(processes, "MeasuringProcess", lambda *_: Further(next(ready, False), log))
+    monkeypatch.setattr(processes, "MeasuringProcess", lambda *_: PreparedProcess(next(ready, False), log))
     plan = plan_of(document)
     further = processes.FurtherProcesses(document, context)
     further.get_ready(plan, 3, 0)
