@@ -119,7 +119,7 @@ class _Progress:
         before, after = (median(batch.service_s for batch in side.served) for side in (self.before, self.after))
         return before >= FAR_SLOWER * after
 
-    def gives_before_up(self) -> bool:
+    def abandons_before(self) -> bool:
         """Whether before is so slow that its first pairs must do."""
         pairs = self.pairs
         if not (self.is_absolute and MIN_PAIRS_OF_SEVERAL <= pairs <= PAIRS_FAR_SLOWER):
@@ -141,7 +141,7 @@ class _Progress:
     def is_after_decided(self) -> bool:
         return is_enough(self.objectives, self.after.served, self.hours[1])
 
-    def leaves_after_alone(self) -> bool:
+    def continues_without_before(self) -> bool:
         """Whether after goes on without the decided before."""
         if self.pairs >= ENOUGH_PAIRS or (self.is_absolute and self.has_served_long()):
             return True
@@ -181,12 +181,12 @@ def alternate(
     what = "requests" if after is before else "pairs of requests"
     given_up = alone = False
     while not progress.is_far_over_time():
-        given_up = given_up or progress.gives_before_up()
+        given_up = given_up or progress.abandons_before()
         decided = alone or given_up or progress.is_before_decided()
         served = len(after.served) if given_up else progress.pairs
         if served >= MIN_PAIRS and (progress.is_time_up() or (decided and progress.is_after_decided())):
             return
-        alone = alone or given_up or (decided and progress.leaves_after_alone())
+        alone = alone or given_up or (decided and progress.continues_without_before())
         if not (alone or after is before):
             before.serve()
         done = len(after.served)
